@@ -1,0 +1,36 @@
+//! A job queue on one Postgres table: leases with fencing tokens, bounded retries, idempotency.
+//!
+//! Start with [`JobType`] (what to do), [`Store::enqueue`] (put it in the queue) and [`Worker`] (do it). The rules a
+//! job row obeys are drawn in `docs/state-machine.md`; how the parts fit is told in `docs/architecture.md`.
+//!
+//! Without the feature `postgres` only the pure parts are built, which the browser shares: [`JobState`], [`JobId`],
+//! [`FailureClass`].
+
+mod failure;
+mod job;
+mod policy;
+mod retry;
+mod state;
+
+pub use failure::{FailureClass, JobError, MAX_ERROR_BYTES, clean_error_text, code};
+pub use job::{Attempt, AttemptOutcome, Job, JobId, JobSummary};
+pub use policy::{DuplicateBehaviour, Policy, PolicyError, Stage};
+pub use retry::Backoff;
+pub use state::{JobState, Transition, UnknownState};
+
+#[cfg(feature = "postgres")]
+mod handler;
+#[cfg(feature = "postgres")]
+mod idempotency;
+#[cfg(feature = "postgres")]
+pub mod store;
+#[cfg(feature = "postgres")]
+mod worker;
+
+#[cfg(feature = "postgres")]
+pub use {
+    handler::{Ctx, Handler, JobType, LeaseLost},
+    idempotency::IdempotencyKey,
+    store::{EnqueueOptions, Enqueued, Store, StoreError},
+    worker::{Worker, WorkerBuilder, WorkerError, WorkerMetrics},
+};

@@ -1,0 +1,169 @@
+//! The only SQL. Every transition is one guarded statement, and the database's clock decides.
+
+mod admin;
+mod audit;
+mod claims;
+mod enqueue;
+mod jobs;
+mod links;
+mod outcomes;
+mod registry;
+mod users;
+
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+pub use admin::{CancelOutcome, RetryOutcome};
+pub use audit::{Actor, AuditEntry};
+pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef};
+pub use enqueue::{EnqueueOptions, Enqueued};
+pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
+pub use links::LinkKey;
+pub use outcomes::{Accepted, Outcome};
+pub use registry::{RegisteredType, WorkerInfo};
+pub use users::{NewUser, SignInSession, User, UserRole};
+
+/// The embedded migrations. Their table lives in our schema, so that it never meets the product's own.
+fn migrator() -> sqlx::migrate::Migrator {
+    let mut migrator = sqlx::migrate!("./migrations");
+    migrator.create_schema("jobdeck");
+    migrator.dangerous_set_table_name("jobdeck.migrations");
+    migrator
+}
+
+/// A pool of connections to the database that holds the schema `jobdeck`. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pool: PgPool,
+}
+
+/// What a store function can answer besides its result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The database refused or could not be reached.
+    #[error("database error")]
+    Database(#[from] sqlx::Error),
+    /// The migrations could not be applied.
+    #[error("the schema could not be migrated")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// A value Postgres cannot hold, with the path to it.
+    #[error("{path}: {problem}")]
+    InvalidValue {
+        /// Where, such as `payload.user.name`.
+        path: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The payload is too large.
+    #[error("payload is {bytes} bytes, the limit is {limit}")]
+    PayloadTooLarge {
+        /// Its size as JSON.
+        bytes: usize,
+        /// See [`Store::MAX_PAYLOAD_BYTES`].
+        limit: usize,
+    },
+    /// The type's policy makes no sense.
+    #[error(transparent)]
+    Policy(#[from] crate::PolicyError),
+    /// The payload does not serialise to a JSON object.
+    #[error("payload of type {job_type:?} is not a JSON object")]
+    PayloadNotAnObject {
+        /// The type.
+        job_type: String,
+    },
+    /// The payload could not be serialised.
+    #[error("payload cannot be written as JSON")]
+    Json(#[from] serde_json::Error),
+    /// The execution lost its lease: its outcome was refused and nothing changed.
+    #[error(transparent)]
+    LeaseLost(#[from] crate::LeaseLost),
+    /// Another user has this address.
+    #[error("a user with this e-mail address is there already")]
+    EmailTaken,
+}
+
+impl StoreError {
+    /// Whether trying again may help: the connection broke, or the server is starting, stopping or read-only.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_)) => true,
+            Self::Database(sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed) => true,
+            Self::Database(sqlx::Error::Database(error)) => error.code().is_some_and(|code| {
+                // 08 connection, 53 resources, 57P shutdown and start, 25006 read-only, 40 serialisation and deadlock
+                ["08", "53", "57P", "25006", "40"].iter().any(|prefix| code.starts_with(prefix))
+            }),
+            _ => false,
+        }
+    }
+}
+
+impl Store {
+    /// Largest payload, in bytes of JSON.
+    pub const MAX_PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
+
+    /// Wraps a pool the caller already has.
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool }
+    }
+
+    /// Connects to `url` with at most `connections` connections. Each gives up a transaction left open for 60 s and
+    /// a statement after 30 s.
+    ///
+    /// # Errors
+    /// If the URL is wrong or nothing answers within 10 s.
+    pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
+        let options = connect_options(url)?;
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(std::time::Duration::from_secs(10))
+            .after_release(|connection, _| {
+                Box::pin(async move {
+                    // A future dropped while BEGIN is in flight leaves a transaction open (sqlx #4385): a connection
+                    // whose transaction state is not idle must not go back into the pool.
+                    sqlx::raw_sql("rollback").execute(&mut *connection).await?;
+                    Ok(true)
+                })
+            })
+            .connect_with(options)
+            .await?;
+        Ok(Self::new(pool))
+    }
+
+    /// The pool, for the caller's own statements and transactions.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Brings the schema `jobdeck` up to date. Safe to run twice and from several processes at once: an advisory lock
+    /// lets one of them do the work.
+    ///
+    /// # Errors
+    /// If a migration fails or the database was migrated by a newer version.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        migrator().run(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Whether the database answers and its schema is the one this program was built with.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn is_ready(&self) -> Result<bool, StoreError> {
+        let newest = migrator().iter().map(|migration| migration.version).max().unwrap_or_default();
+        let applied: Option<i64> = sqlx::query_scalar("select max(version) from jobdeck.migrations where success")
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(applied == Some(newest))
+    }
+}
+
+/// Connection settings shared by pool, heartbeat and listener.
+pub(crate) fn connect_options(url: &str) -> Result<sqlx::postgres::PgConnectOptions, StoreError> {
+    let options: sqlx::postgres::PgConnectOptions = url.parse()?;
+    Ok(options.application_name("jobdeck").options([
+        ("idle_in_transaction_session_timeout", "60s"),
+        ("statement_timeout", "30s"),
+        ("timezone", "UTC"),
+    ]))
+}

@@ -1,0 +1,196 @@
+//! What a person does to a job or a queue. Each leaves exactly one audit row in the same statement.
+
+use super::{Actor, Store, StoreError};
+use crate::{JobId, JobState};
+
+/// What a cancel came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelOutcome {
+    /// It waited and is canceled now; it never becomes succeeded.
+    Canceled,
+    /// It runs: the handler is told within 2 s, and the job ends as the handler ends.
+    Requested,
+    /// It had ended, in this state.
+    AlreadyFinal(JobState),
+    /// There is no such job.
+    NotFound,
+}
+
+/// What a person's retry came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryOutcome {
+    /// It waits again, with all its attempts.
+    Queued,
+    /// Only failed and canceled jobs can be retried; this one is in another state.
+    NotRetryable(JobState),
+    /// Another job holds its idempotency key.
+    KeyHeld {
+        /// The other job.
+        by: JobId,
+    },
+    /// There is no such job.
+    NotFound,
+}
+
+#[derive(sqlx::FromRow)]
+struct ActionRow {
+    changed: bool,
+    #[sqlx(try_from = "MaybeState")]
+    state: Option<JobState>,
+    holder: Option<JobId>,
+}
+
+/// A nullable state selected as text.
+struct MaybeState(Option<String>);
+
+impl sqlx::Type<sqlx::Postgres> for MaybeState {
+    fn type_info() -> sqlx::postgres::PgTypeInfo {
+        <String as sqlx::Type<sqlx::Postgres>>::type_info()
+    }
+    fn compatible(ty: &sqlx::postgres::PgTypeInfo) -> bool {
+        <String as sqlx::Type<sqlx::Postgres>>::compatible(ty)
+    }
+}
+
+impl<'r> sqlx::Decode<'r, sqlx::Postgres> for MaybeState {
+    fn decode(value: sqlx::postgres::PgValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+        Ok(Self(<Option<String> as sqlx::Decode<'r, sqlx::Postgres>>::decode(value)?))
+    }
+}
+
+impl TryFrom<MaybeState> for Option<JobState> {
+    type Error = crate::UnknownState;
+    fn try_from(column: MaybeState) -> Result<Self, Self::Error> {
+        column.0.map(JobState::try_from).transpose()
+    }
+}
+
+impl Store {
+    /// Cancels a waiting job at once, or asks a running one to stop. Repeating it changes nothing.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_cancel(&self, id: JobId, actor: &Actor) -> Result<CancelOutcome, StoreError> {
+        let row: ActionRow = sqlx::query_as(
+            "with target as materialized (
+               select id, status from jobdeck.jobs where id = $1 for update),
+             changed as (
+               update jobdeck.jobs j set
+                 status = case when j.status = 'running' then j.status else 'canceled' end,
+                 finished_at = case when j.status = 'running' then null else now() end,
+                 cancel_requested_at = now(), version = j.version + 1, updated_at = now()
+               from target t
+               where j.id = t.id and (j.status in ('pending', 'retrying')
+                 or (j.status = 'running' and j.cancel_requested_at is null))
+               returning j.id, j.type, j.idempotency_key, j.status, t.status as before),
+             freed as (
+               delete from jobdeck.idempotency_keys k using changed c
+               where k.type = c.type and k.key = c.idempotency_key and k.job_id = c.id and c.status = 'canceled'),
+             noted as (
+               insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome, before, after)
+               select $2, $3, $4, 'cancel_job', c.id::text, 'done',
+                 jsonb_build_object('state', c.before),
+                 jsonb_build_object('state', c.status, 'cancel_requested', c.status = 'running')
+               from changed c)
+             select exists (select 1 from changed) as changed, (select status::text from target) as state,
+               null::uuid as holder",
+        )
+        .bind(id)
+        .bind(actor.user_id)
+        .bind(&actor.name)
+        .bind(&actor.address)
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(match row.state {
+            None => CancelOutcome::NotFound,
+            Some(JobState::Running) => CancelOutcome::Requested,
+            Some(_) if row.changed => CancelOutcome::Canceled,
+            Some(state) => CancelOutcome::AlreadyFinal(state),
+        })
+    }
+
+    /// Sends a failed or canceled job back to the start: attempts and stalls at 0, token and history kept, due at once.
+    /// A job that lost its idempotency key takes it again, unless another job has it.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_retry(&self, id: JobId, actor: &Actor) -> Result<RetryOutcome, StoreError> {
+        let row: ActionRow = sqlx::query_as(
+            "with target as materialized (
+               select id, type, queue, status, idempotency_key, payload_digest
+               from jobdeck.jobs where id = $1 for update),
+             taken as (
+               insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
+               select t.type, t.idempotency_key, t.id, t.payload_digest from target t
+               where t.idempotency_key is not null and t.status in ('failed', 'canceled')
+               -- The no-op update locks the holder's row and returns it.
+               on conflict (type, key) do update set key = excluded.key
+               returning k.job_id),
+             changed as (
+               update jobdeck.jobs j set status = 'pending', attempts = 0, stalled_count = 0, run_after = now(),
+                 finished_at = null, cancel_requested_at = null, stage = null, progress = null, stages_at = '{}',
+                 version = j.version + 1, updated_at = now()
+               from target t
+               where j.id = t.id and j.status in ('failed', 'canceled')
+                 and not exists (select 1 from taken where job_id <> j.id)
+               returning j.id, j.queue, t.status as before),
+             noted as (
+               insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome, before, after)
+               select $2, $3, $4, 'retry_job', c.id::text, 'done',
+                 jsonb_build_object('state', c.before), jsonb_build_object('state', 'pending')
+               from changed c)
+             select exists (select 1 from changed) as changed, (select status::text from target) as state,
+               (select job_id from taken where job_id <> $1) as holder,
+               (select pg_notify('jobdeck_jobs', queue) is not null from changed) as woken",
+        )
+        .bind(id)
+        .bind(actor.user_id)
+        .bind(&actor.name)
+        .bind(&actor.address)
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(match (row.state, row.holder) {
+            (None, _) => RetryOutcome::NotFound,
+            (Some(_), _) if row.changed => RetryOutcome::Queued,
+            (Some(_), Some(by)) => RetryOutcome::KeyHeld { by },
+            (Some(state), None) => RetryOutcome::NotRetryable(state),
+        })
+    }
+
+    /// Stops claims from `queue`. Once this returns nothing of it starts.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn queue_pause(&self, queue: &str, actor: &Actor) -> Result<(), StoreError> {
+        self.queue_set_paused(queue, true, actor).await
+    }
+
+    /// Lets claims from `queue` go on.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn queue_resume(&self, queue: &str, actor: &Actor) -> Result<(), StoreError> {
+        self.queue_set_paused(queue, false, actor).await
+    }
+
+    async fn queue_set_paused(&self, queue: &str, paused: bool, actor: &Actor) -> Result<(), StoreError> {
+        sqlx::query(
+            "with changed as (
+               insert into jobdeck.queues as q (name, paused_at, paused_by)
+               values ($1, case when $2 then now() end, case when $2 then $4 end)
+               on conflict (name) do update set paused_at = excluded.paused_at, paused_by = excluded.paused_by
+               where (q.paused_at is null) = $2
+               returning name)
+             insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome)
+             select $3, $4, $5, case when $2 then 'pause_queue' else 'resume_queue' end, name, 'done' from changed",
+        )
+        .bind(queue)
+        .bind(paused)
+        .bind(actor.user_id)
+        .bind(&actor.name)
+        .bind(&actor.address)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+}

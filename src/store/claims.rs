@@ -1,0 +1,253 @@
+//! Taking jobs, keeping them, and taking back those whose holder went silent.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use super::{Store, StoreError};
+use crate::{JobId, JobState};
+
+/// Names one execution: the pair every write of it is fenced by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseRef {
+    /// The job.
+    pub job_id: JobId,
+    /// The fencing number of this start.
+    pub token: i64,
+}
+
+/// A job just claimed.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Claim {
+    /// The job.
+    #[sqlx(rename = "id")]
+    pub job_id: JobId,
+    /// The fencing number of this start.
+    pub token: i64,
+    /// Column `type`.
+    #[sqlx(rename = "type")]
+    pub job_type: String,
+    /// Where it waited.
+    pub queue: String,
+    /// What to do.
+    pub payload: Value,
+    /// This start, counted from 1.
+    pub attempts: i32,
+    /// Attempts in all.
+    pub max_attempts: i32,
+    /// Starts ever, this one included.
+    pub starts: i32,
+}
+
+impl Claim {
+    /// The pair that fences this execution's writes.
+    pub fn lease(&self) -> LeaseRef {
+        LeaseRef { job_id: self.job_id, token: self.token }
+    }
+}
+
+/// A lease that a heartbeat renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct HeldLease {
+    /// The job.
+    #[sqlx(rename = "id")]
+    pub job_id: JobId,
+    /// The fencing number.
+    pub token: i64,
+    /// Whether a person asked it to stop.
+    pub cancel_requested: bool,
+}
+
+/// A lease that had ended when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct ExpiredLease {
+    /// The job.
+    #[sqlx(rename = "id")]
+    pub job_id: JobId,
+    /// The fencing number.
+    pub token: i64,
+    /// The end that was read; the reaper compares it before it writes.
+    pub lease_expires_at: DateTime<Utc>,
+}
+
+fn columns(leases: &[LeaseRef]) -> (Vec<JobId>, Vec<i64>) {
+    leases.iter().map(|lease| (lease.job_id, lease.token)).unzip()
+}
+
+impl Store {
+    /// Takes up to `limit` due jobs of `queue` whose type is one of `types`: most urgent first, then longest due.
+    /// Each gets a new token and a lease of `lease` on the database's clock.
+    ///
+    /// # Errors
+    /// If the database does. A reply lost on the way leaves the jobs leased; they are reaped like any other.
+    pub async fn job_claim_batch(
+        &self,
+        queue: &str,
+        types: &[String],
+        limit: i64,
+        lease: Duration,
+        worker: &str,
+    ) -> Result<Vec<Claim>, StoreError> {
+        // The CTE is materialised because a LIMIT subquery with SKIP LOCKED may otherwise be planned as a nested loop
+        // that updates more rows than the limit. The queue's row is locked for share so that a pause that has
+        // committed is seen: the pause waits for claims under way, and later claims read it.
+        Ok(sqlx::query_as(
+            "with gate as materialized (
+               select name from jobdeck.queues where name = $1 and paused_at is null for share),
+             candidate as materialized (
+               select j.id from jobdeck.jobs j
+               where j.queue = (select name from gate) and j.status in ('pending', 'retrying')
+                 and j.type = any($2) and j.run_after <= now() and j.attempts < j.max_attempts
+               order by j.priority desc, j.run_after, j.id
+               limit $3
+               for update of j skip locked)
+             update jobdeck.jobs j set status = 'running',
+               token = greatest(j.token, (select epoch::bigint << 40 from jobdeck.deployment)) + 1,
+               attempts = j.attempts + 1, starts = j.starts + 1, locked_at = now(), started_at = now(),
+               locked_by = $5, last_worker = $5, lease_expires_at = now() + $4 * interval '1 microsecond',
+               stage = null, progress = null, stages_at = '{}', version = j.version + 1, updated_at = now()
+             from candidate c
+             where j.id = c.id
+             returning j.id, j.token, j.type, j.queue, j.payload, j.attempts, j.max_attempts, j.starts",
+        )
+        .bind(queue)
+        .bind(types)
+        .bind(limit)
+        .bind(micros(lease))
+        .bind(worker)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Moves the leases this worker holds to `lease` from now, and tells which are asked to stop. A lease that is not in
+    /// the answer is lost: its handler must stop.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn lease_heartbeat(
+        connection: &mut PgConnection,
+        leases: &[LeaseRef],
+        lease: Duration,
+    ) -> Result<Vec<HeldLease>, StoreError> {
+        let (ids, tokens) = columns(leases);
+        Ok(sqlx::query_as(
+            "with held as materialized (
+               select j.id from jobdeck.jobs j
+               join unnest($1::uuid[], $2::bigint[]) as mine (id, token) on j.id = mine.id
+               where j.token = mine.token and j.status = 'running'
+               -- A fixed lock order, so that two statements over the same rows never wait for each other.
+               order by j.id for update of j)
+             update jobdeck.jobs j set lease_expires_at = now() + $3 * interval '1 microsecond'
+             from held where j.id = held.id
+             returning j.id, j.token, j.cancel_requested_at is not null as cancel_requested",
+        )
+        .bind(ids)
+        .bind(tokens)
+        .bind(micros(lease))
+        .fetch_all(connection)
+        .await?)
+    }
+
+    /// Which of these leases are asked to stop.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn lease_list_canceled(
+        connection: &mut PgConnection,
+        leases: &[LeaseRef],
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        let (ids, tokens) = columns(leases);
+        let rows: Vec<(JobId, i64)> = sqlx::query_as(
+            "select j.id, j.token from jobdeck.jobs j
+             join unnest($1::uuid[], $2::bigint[]) as mine (id, token) on j.id = mine.id and j.token = mine.token
+             where j.status = 'running' and j.cancel_requested_at is not null",
+        )
+        .bind(ids)
+        .bind(tokens)
+        .fetch_all(connection)
+        .await?;
+        Ok(rows.into_iter().map(|(job_id, token)| LeaseRef { job_id, token }).collect())
+    }
+
+    /// Up to `limit` leases that have ended.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn lease_list_expired(
+        connection: &mut PgConnection,
+        limit: i64,
+    ) -> Result<Vec<ExpiredLease>, StoreError> {
+        Ok(sqlx::query_as(
+            "select id, token, lease_expires_at from jobdeck.jobs
+             where status = 'running' and lease_expires_at < now() order by id limit $1",
+        )
+        .bind(limit)
+        .fetch_all(connection)
+        .await?)
+    }
+
+    /// Takes back jobs whose leases ended: retrying, or failed once they stalled more than `max_stalled` times, or
+    /// canceled if that was asked. Compares token and expiry with what was read, so a stale reading never wins.
+    /// Returns what each became.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_reap(
+        connection: &mut PgConnection,
+        expired: &[ExpiredLease],
+    ) -> Result<Vec<(JobId, JobState)>, StoreError> {
+        let ids: Vec<JobId> = expired.iter().map(|lease| lease.job_id).collect();
+        let tokens: Vec<i64> = expired.iter().map(|lease| lease.token).collect();
+        let ends: Vec<DateTime<Utc>> = expired.iter().map(|lease| lease.lease_expires_at).collect();
+        let rows: Vec<(JobId, String)> = sqlx::query_as(
+            "with mine as materialized (
+               select j.id from jobdeck.jobs j
+               join unnest($1::uuid[], $2::bigint[], $3::timestamptz[]) as seen (id, token, lease_expires_at)
+                 on j.id = seen.id
+               where j.token = seen.token and j.status = 'running' and j.lease_expires_at = seen.lease_expires_at
+                 and j.lease_expires_at < now()
+               -- A row that a heartbeat or an outcome is just changing is left alone.
+               order by j.id for update of j skip locked),
+             reaped as (
+               update jobdeck.jobs j set
+                 status = (case when j.cancel_requested_at is not null then 'canceled'
+                   when j.stalled_count < j.max_stalled then 'retrying' else 'failed' end)::jobdeck.job_state,
+                 attempts = j.attempts - 1, stalled_count = j.stalled_count + 1, run_after = now(),
+                 finished_at = case when j.cancel_requested_at is not null or j.stalled_count >= j.max_stalled
+                   then now() end,
+                 locked_at = null, locked_by = null, lease_expires_at = null,
+                 last_error = 'worker ' || coalesce(j.locked_by, '?') || ' went silent; its lease ended',
+                 error_class = 'stalled', error_params = null,
+                 error_code = case when j.stalled_count < j.max_stalled then 'lease_lost' else 'stalled_out' end,
+                 version = j.version + 1, updated_at = now()
+               from mine where j.id = mine.id
+               returning j.*),
+             noted as (
+               insert into jobdeck.attempts (job_id, token, attempt, outcome, worker, stage, started_at, error_class,
+                 error_code, error, next_run_at)
+               select id, token, attempts + 1, 'stalled', last_worker, stage, started_at, error_class, error_code,
+                 last_error, case when status = 'retrying' then run_after end
+               from reaped),
+             freed as (
+               delete from jobdeck.idempotency_keys k using reaped r
+               where k.type = r.type and k.key = r.idempotency_key and k.job_id = r.id
+                 and r.status in ('failed', 'canceled'))
+             select id, status::text from reaped",
+        )
+        .bind(ids)
+        .bind(tokens)
+        .bind(ends)
+        .fetch_all(connection)
+        .await?;
+        rows.into_iter()
+            .map(|(id, state)| Ok((id, state.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?)))
+            .collect()
+    }
+}
+
+pub(super) fn micros(duration: Duration) -> i64 {
+    // 290 years in microseconds do not fit a timestamp; a hundred years are as good as never.
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX).min(100 * 365 * 86_400_000_000)
+}

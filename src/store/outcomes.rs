@@ -1,0 +1,229 @@
+//! What an execution writes: progress, and its one outcome. Each statement is fenced by id, token and state.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sqlx::PgExecutor;
+
+use super::claims::micros;
+use super::{LeaseRef, Store, StoreError};
+use crate::{AttemptOutcome, FailureClass, JobError, JobState, LeaseLost, clean_error_text};
+
+/// An outcome the database took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// What the job became.
+    pub state: JobState,
+    /// True when this very outcome had been taken before and the reply was lost; nothing changed this time.
+    pub repeated: bool,
+}
+
+/// How an execution ended that did not succeed.
+#[derive(Clone, Debug)]
+pub enum Outcome<'a> {
+    /// It went wrong. `delay` is the wait before the next start, if the class and the attempts left allow one.
+    Failed {
+        /// What went wrong.
+        error: &'a JobError,
+        /// Wait before the next start.
+        delay: Duration,
+    },
+    /// A provider or the handler asked to wait. The attempt is given back.
+    Waits {
+        /// Who asked, and why.
+        error: &'a JobError,
+        /// Wait before the next start.
+        delay: Duration,
+    },
+    /// A stopping worker hands it back. The attempt is given back.
+    Released,
+    /// The handler stopped because a person asked.
+    Canceled,
+}
+
+#[derive(sqlx::FromRow)]
+struct OutcomeRow {
+    state: Option<String>,
+    repeated: bool,
+}
+
+impl OutcomeRow {
+    fn accept(self, lease: LeaseRef) -> Result<Accepted, StoreError> {
+        let state = self.state.ok_or(LeaseLost { job_id: lease.job_id, token: lease.token })?;
+        let state = state.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+        Ok(Accepted { state, repeated: self.repeated })
+    }
+}
+
+/// Puts a fact that Postgres cannot hold into a form it can: NUL becomes its Unicode picture.
+fn storable(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace('\0', "\u{2400}")),
+        Value::Array(items) => items.iter().map(storable).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, field)| (name.replace('\0', "\u{2400}"), storable(field))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+impl Store {
+    /// Notes that the execution entered `stage`, at 0 percent.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] if the execution no longer holds the job.
+    pub async fn job_set_stage(&self, lease: LeaseRef, stage: &str) -> Result<(), StoreError> {
+        let done = sqlx::query(
+            "update jobdeck.jobs set stage = $3, progress = null,
+               stages_at = stages_at || jsonb_build_object($3::text, now()), version = version + 1, updated_at = now()
+             where id = $1 and token = $2 and status = 'running'",
+        )
+        .bind(lease.job_id)
+        .bind(lease.token)
+        .bind(stage)
+        .execute(&self.pool)
+        .await?;
+        held(done.rows_affected(), lease)
+    }
+
+    /// Notes how far the present stage is. Never falls within a stage.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] if the execution no longer holds the job.
+    pub async fn job_set_progress(&self, lease: LeaseRef, percent: u8) -> Result<(), StoreError> {
+        let done = sqlx::query(
+            "update jobdeck.jobs set progress = greatest(progress, $3), version = version + 1, updated_at = now()
+             where id = $1 and token = $2 and status = 'running'",
+        )
+        .bind(lease.job_id)
+        .bind(lease.token)
+        .bind(i16::from(percent.min(100)))
+        .execute(&self.pool)
+        .await?;
+        held(done.rows_affected(), lease)
+    }
+
+    /// Ends the execution with a result. The same outcome sent again is answered with yes and changes nothing.
+    ///
+    /// With a transaction as `executor` the job succeeds if and only if it commits; the caller must roll back on an
+    /// error. [`crate::Ctx::complete_in`] does both.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] if the execution no longer holds the job.
+    pub async fn job_complete<'e>(
+        &self,
+        executor: impl PgExecutor<'e>,
+        lease: LeaseRef,
+        result: &Value,
+        last_stage: Option<&str>,
+    ) -> Result<Accepted, StoreError> {
+        let row: OutcomeRow = sqlx::query_as(
+            "with ended as (
+               update jobdeck.jobs set status = 'succeeded', result = $3, finished_at = now(),
+                 locked_at = null, locked_by = null, lease_expires_at = null,
+                 stage = coalesce($4, stage), progress = null,
+                 stages_at = case when $4 is null then stages_at
+                   else stages_at || jsonb_build_object($4::text, now()) end,
+                 version = version + 1, updated_at = now()
+               where id = $1 and token = $2 and status = 'running'
+               returning id)
+             select case when exists (select 1 from ended) then 'succeeded'
+                 else (select status::text from jobdeck.jobs where id = $1 and token = $2 and status = 'succeeded')
+               end as state,
+               not exists (select 1 from ended) as repeated",
+        )
+        .bind(lease.job_id)
+        .bind(lease.token)
+        .bind(storable(result))
+        .bind(last_stage)
+        .fetch_one(executor)
+        .await?;
+        row.accept(lease)
+    }
+
+    /// Ends the execution without success. The same outcome sent again is answered with yes and changes nothing.
+    ///
+    /// A job that a person asked to stop becomes canceled, whatever the outcome.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] if the execution no longer holds the job.
+    pub async fn job_end(&self, lease: LeaseRef, outcome: Outcome<'_>) -> Result<Accepted, StoreError> {
+        // What the state becomes, whether the attempt is given back, and what is noted.
+        let (target, gives_back, noted, error, delay) = match &outcome {
+            Outcome::Failed { error, delay } => {
+                let target = if error.class == FailureClass::Unrecoverable { "failed" } else { "retrying" };
+                (target, false, AttemptOutcome::Failed, Some(*error), *delay)
+            }
+            Outcome::Waits { error, delay } => {
+                let noted = if error.snooze { AttemptOutcome::Snoozed } else { AttemptOutcome::RateLimited };
+                ("retrying", true, noted, Some(*error), *delay)
+            }
+            Outcome::Released => ("pending", true, AttemptOutcome::Released, None, Duration::ZERO),
+            Outcome::Canceled => ("canceled", false, AttemptOutcome::Canceled, None, Duration::ZERO),
+        };
+        let class = error.filter(|error| !error.snooze).map(|error| error.class.as_str());
+        let row: OutcomeRow = sqlx::query_as(
+            "with ended as (
+               update jobdeck.jobs j set status = next.state,
+                 attempts = j.attempts - case when $4 and next.state <> 'failed' then 1 else 0 end,
+                 run_after = case when next.state in ('retrying', 'pending')
+                   then now() + $6 * interval '1 microsecond' else j.run_after end,
+                 finished_at = case when next.state in ('failed', 'canceled') then now() end,
+                 locked_at = null, locked_by = null, lease_expires_at = null,
+                 last_error = coalesce($7, j.last_error),
+                 error_class = case when $7 is null then j.error_class else $8::jobdeck.failure_class end,
+                 error_code = case when $7 is null then j.error_code else $9 end,
+                 error_params = case when $7 is null then j.error_params else $10 end,
+                 version = j.version + 1, updated_at = now()
+               from (
+                 select id, attempts as attempt_before, (case
+                   when cancel_requested_at is not null then 'canceled'
+                   when $3 = 'retrying' and not $4 and attempts >= max_attempts then 'failed'
+                   else $3 end)::jobdeck.job_state as state
+                 from jobdeck.jobs where id = $1 and token = $2 and status = 'running' for update) next
+               -- The row is locked by the guarded select above; the guard stands there alone.
+               where j.id = next.id
+               returning j.*, next.attempt_before),
+             noted as (
+               insert into jobdeck.attempts (job_id, token, attempt, outcome, worker, stage, started_at, error_class,
+                 error_code, error, error_params, next_run_at)
+               select id, token, attempt_before,
+                 (case when status = 'canceled' then 'canceled' else $5 end)::jobdeck.attempt_outcome,
+                 last_worker, stage, started_at, $8::jobdeck.failure_class, $9, $7, $10,
+                 case when status in ('retrying', 'pending') then run_after end
+               from ended),
+             freed as (
+               delete from jobdeck.idempotency_keys k using ended e
+               where k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id
+                 and e.status in ('failed', 'canceled')),
+             woken as (
+               select pg_notify('jobdeck_jobs', queue) from ended where status = 'pending')
+             select coalesce(
+                 (select status::text from ended),
+                 -- The same outcome again: the row may have moved on, the note of this token stays.
+                 (select case a.outcome when 'canceled' then 'canceled' when 'released' then 'pending'
+                    else case when a.next_run_at is null then 'failed' else 'retrying' end end
+                  from jobdeck.attempts a where a.job_id = $1 and a.token = $2 and a.outcome::text in ($5, 'canceled'))
+               ) as state,
+               not exists (select 1 from ended) as repeated,
+               (select count(*) from woken) as n_woken",
+        )
+        .bind(lease.job_id)
+        .bind(lease.token)
+        .bind(target)
+        .bind(gives_back)
+        .bind(noted.as_str())
+        .bind(micros(delay))
+        .bind(error.map(|error| clean_error_text(&error.detail)))
+        .bind(class)
+        .bind(error.map(|error| clean_error_text(&error.code)))
+        .bind(error.map(|error| storable(&Value::Object(error.params.clone()))))
+        .fetch_one(&self.pool)
+        .await?;
+        row.accept(lease)
+    }
+}
+
+fn held(n_rows: u64, lease: LeaseRef) -> Result<(), StoreError> {
+    if n_rows == 1 { Ok(()) } else { Err(LeaseLost { job_id: lease.job_id, token: lease.token }.into()) }
+}

@@ -1,0 +1,124 @@
+//! What people do to jobs: cancel, retry; each leaves one audit row.
+
+use std::time::Duration;
+
+use jobdeck::store::{CancelOutcome, JobFilter, Outcome, PageCursor, RetryOutcome};
+use jobdeck::{JobError, JobId, JobState};
+use serde_json::json;
+
+use crate::support::{Db, Note, lease, person};
+
+#[tokio::test]
+async fn waiting_job_is_canceled_at_once_and_never_claimed() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("unwanted")).await;
+    assert_eq!(db.store.job_cancel(id, &person()).await.expect("answered"), CancelOutcome::Canceled);
+    assert_eq!(
+        db.store.job_cancel(id, &person()).await.expect("answered"),
+        CancelOutcome::AlreadyFinal(JobState::Canceled)
+    );
+    assert!(db.claim_many("A", 1).await.is_empty());
+    let entries = db.store.audit_list(&id.to_string(), 10).await.expect("listed");
+    assert_eq!(entries.len(), 1, "one audit row for two presses");
+    assert_eq!(
+        (entries[0].before.clone(), entries[0].actor.as_str()),
+        (Some(json!({"state": "pending"})), "Ana Costa")
+    );
+}
+
+#[tokio::test]
+async fn running_job_is_asked_to_stop_and_ends_as_its_handler_ends() {
+    let db = Db::new().await;
+    let stops = db.enqueue(&Note::new("stops")).await;
+    let finishes = db.enqueue(&Note::new("finishes")).await;
+    let claims = db.claim_many("A", 2).await;
+    for id in [stops, finishes] {
+        assert_eq!(db.store.job_cancel(id, &person()).await.expect("answered"), CancelOutcome::Requested);
+    }
+    let error = JobError::retryable("timeout", "stopped midway");
+    let failed = Outcome::Failed { error: &error, delay: Duration::ZERO };
+    assert_eq!(db.store.job_end(lease(&claims[0]), failed).await.expect("taken").state, JobState::Canceled);
+    db.store.job_complete(db.store.pool(), lease(&claims[1]), &json!(1), None).await.expect("it was only asked");
+    assert_eq!(db.job(finishes).await.state, JobState::Succeeded);
+}
+
+#[tokio::test]
+async fn job_asked_to_stop_whose_worker_dies_is_canceled_not_retried() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("both")).await;
+    db.claim("A").await;
+    db.store.job_cancel(id, &person()).await.expect("requested");
+    db.expire(id).await;
+    assert_eq!(db.reap().await, [(id, JobState::Canceled)]);
+}
+
+#[tokio::test]
+async fn retry_pressed_twice_queues_once_and_keeps_token_and_history() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("again")).await;
+    let claim = db.claim("A").await;
+    let error = JobError::unrecoverable("permission", "no");
+    db.store.job_end(lease(&claim), Outcome::Failed { error: &error, delay: Duration::ZERO }).await.expect("failed");
+    assert_eq!(db.store.job_retry(id, &person()).await.expect("answered"), RetryOutcome::Queued);
+    let second = db.store.job_retry(id, &person()).await.expect("answered");
+    assert_eq!(second, RetryOutcome::NotRetryable(JobState::Pending));
+    let job = db.job(id).await;
+    assert_eq!((job.state, job.attempts, job.token), (JobState::Pending, 0, claim.token));
+    assert_eq!(db.store.attempt_list(id).await.expect("listed").len(), 1);
+    assert_eq!(db.store.audit_list(&id.to_string(), 10).await.expect("listed").len(), 1);
+}
+
+#[tokio::test]
+async fn running_and_succeeded_jobs_cannot_be_retried_and_unknown_ids_are_said_to_be() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("busy")).await;
+    let claim = db.claim("A").await;
+    let retry = async || db.store.job_retry(id, &person()).await.expect("answered");
+    assert_eq!(retry().await, RetryOutcome::NotRetryable(JobState::Running));
+    db.store.job_complete(db.store.pool(), lease(&claim), &json!(1), None).await.expect("completed");
+    assert_eq!(retry().await, RetryOutcome::NotRetryable(JobState::Succeeded));
+    let unknown = JobId(uuid::Uuid::now_v7());
+    assert_eq!(db.store.job_retry(unknown, &person()).await.expect("answered"), RetryOutcome::NotFound);
+    assert_eq!(db.store.job_cancel(unknown, &person()).await.expect("answered"), CancelOutcome::NotFound);
+    assert_eq!(db.scalar("select count(*) from jobdeck.audit_log").await, 0);
+}
+
+#[tokio::test]
+async fn pages_neither_skip_nor_repeat_while_jobs_come_and_change() {
+    let db = Db::new().await;
+    for n in 0..25 {
+        db.enqueue(&Note::new(&format!("n{n}"))).await;
+    }
+    let filter = JobFilter::default();
+    let mut seen = Vec::new();
+    let mut cursor = PageCursor::Newest;
+    loop {
+        let page = db.store.job_list(&filter, cursor, 10).await.expect("listed");
+        seen.extend(page.jobs.iter().map(|job| job.payload_preview.clone()));
+        db.enqueue(&Note::new("newcomer")).await;
+        let Some(last) = page.jobs.last().filter(|_| page.has_older) else { break };
+        cursor = PageCursor::After(last.id);
+    }
+    assert_eq!(seen, (0..25).rev().map(|n| format!("text=n{n}")).collect::<Vec<_>>());
+    let PageCursor::After(third_page) = cursor else { panic!("three pages") };
+    let back = db.store.job_list(&filter, PageCursor::Before(third_page), 10).await.expect("listed");
+    assert_eq!((back.jobs.len(), back.has_newer, back.has_older), (10, true, true));
+    assert_eq!(back.jobs[9].payload_preview, "text=n6");
+}
+
+#[tokio::test]
+async fn search_finds_text_as_typed_and_counts_agree_with_it() {
+    let db = Db::new().await;
+    for text in ["50% off+a&b=c", "50x off", "漢字", "snake_case", "snakeXcase", r"back\slash"] {
+        db.enqueue(&Note::new(text)).await;
+    }
+    for (text, n) in [("50% OFF+a&b", 1), ("漢字", 1), ("snake_c", 1), (r"k\s", 1), ("nothing like it", 0), ("note", 6)]
+    {
+        let filter = JobFilter { text: Some(text.to_owned()), ..JobFilter::default() };
+        let page = db.store.job_list(&filter, PageCursor::Newest, 50).await.expect("listed");
+        let counts = db.store.job_counts(&filter).await.expect("counted");
+        assert_eq!((page.jobs.len(), counts.of(JobState::Pending), counts.total()), (n, n as i64, n as i64), "{text}");
+    }
+    let filter = JobFilter { state: Some(JobState::Failed), ..JobFilter::default() };
+    assert!(db.store.job_list(&filter, PageCursor::Newest, 50).await.expect("listed").jobs.is_empty());
+}
