@@ -1,10 +1,9 @@
-//! A job queue on one Postgres table: leases with fencing tokens, bounded retries, idempotency.
+#![doc = include_str!("../README.md")]
 //!
-//! Start with [`JobType`] (what to do), [`Store::enqueue`] (put it in the queue) and [`Worker`] (do it). The rules a
-//! job row obeys are drawn in `docs/state-machine.md`; how the parts fit is told in `docs/architecture.md`.
+//! # Where to start
 //!
-//! Without the feature `postgres` only the pure parts are built, which the browser shares: [`JobState`], [`JobId`],
-//! [`FailureClass`].
+//! [`JobType`] says what to do, [`Store::enqueue`] puts it into the queue, [`Worker`] does it. Without the feature
+//! `postgres` only the pure parts are built, which the browser shares: [`JobState`], [`JobId`], [`FailureClass`].
 
 mod failure;
 mod job;

@@ -32,9 +32,15 @@ fn migrator() -> sqlx::migrate::Migrator {
 }
 
 /// A pool of connections to the database that holds the schema `jobdeck`. Cheap to clone.
+///
+/// The store itself opens no transactions: a future dropped while BEGIN is in flight would leave one open in the pool
+/// (sqlx #4385), so whatever must happen together is one statement.
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: PgPool,
+    /// For searches people ask for: a bounded share of connections, each statement given up after 2 s, so that no
+    /// dashboard slows the queue.
+    searches: PgPool,
 }
 
 /// What a store function can answer besides its result.
@@ -102,32 +108,22 @@ impl Store {
     /// Largest payload, in bytes of JSON.
     pub const MAX_PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
 
-    /// Wraps a pool the caller already has.
+    /// Wraps a pool the caller already has. Searches share it, with whatever statement timeout it sets.
     pub fn new(pool: PgPool) -> Self {
-        Self { pool }
+        Self { searches: pool.clone(), pool }
     }
 
-    /// Connects to `url` with at most `connections` connections. Each gives up a transaction left open for 60 s and
-    /// a statement after 30 s.
+    /// Connects to `url` with at most `connections` connections for the queue and a third as many for searches. A
+    /// transaction left open is given up after 60 s, a statement after 30 s, a search after 2 s.
     ///
     /// # Errors
     /// If the URL is wrong or nothing answers within 10 s.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let options = connect_options(url)?;
-        let pool = PgPoolOptions::new()
-            .max_connections(connections)
-            .acquire_timeout(std::time::Duration::from_secs(10))
-            .after_release(|connection, _| {
-                Box::pin(async move {
-                    // A future dropped while BEGIN is in flight leaves a transaction open (sqlx #4385): a connection
-                    // whose transaction state is not idle must not go back into the pool.
-                    sqlx::raw_sql("rollback").execute(&mut *connection).await?;
-                    Ok(true)
-                })
-            })
-            .connect_with(options)
-            .await?;
-        Ok(Self::new(pool))
+        let pool_options = PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10));
+        let pool = pool_options.clone().max_connections(connections).connect_with(connect_options(url)?).await?;
+        let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
+        let searches = pool_options.max_connections((connections / 3).clamp(1, 8)).connect_lazy_with(searches);
+        Ok(Self { pool, searches })
     }
 
     /// The pool, for the caller's own statements and transactions.

@@ -187,8 +187,6 @@ impl Store {
             PageCursor::After(id) => (OLDER, Some(id)),
             PageCursor::Before(id) => (NEWER, Some(id)),
         };
-        let mut tx = self.pool.begin().await?;
-        sqlx::query("set local statement_timeout = '2s'").execute(&mut *tx).await?;
         let mut jobs: Vec<JobSummary> = sqlx::query_as(statement)
             .bind(filter.state.map(JobState::as_str))
             .bind(&filter.job_type)
@@ -196,9 +194,8 @@ impl Store {
             .bind(from)
             // One more than asked tells whether there is another page.
             .bind(limit + 1)
-            .fetch_all(&mut *tx)
+            .fetch_all(&self.searches)
             .await?;
-        tx.rollback().await?;
         let more = jobs.len() as i64 > limit;
         jobs.truncate(limit as usize);
         let (has_newer, has_older) = match cursor {
@@ -217,8 +214,6 @@ impl Store {
     /// # Errors
     /// As [`Store::job_list`].
     pub async fn job_counts(&self, filter: &JobFilter) -> Result<StateCounts, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        sqlx::query("set local statement_timeout = '2s'").execute(&mut *tx).await?;
         let rows: Vec<(String, i64)> = sqlx::query_as(
             "select j.status::text, count(*) from jobdeck.jobs j
              where ($1::text is null or j.type = $1)
@@ -228,9 +223,8 @@ impl Store {
         )
         .bind(&filter.job_type)
         .bind(filter.text.as_deref().map(contains_pattern))
-        .fetch_all(&mut *tx)
+        .fetch_all(&self.searches)
         .await?;
-        tx.rollback().await?;
         let mut counts = StateCounts::default();
         for (place, state) in JobState::ALL.iter().enumerate() {
             counts.0[place] = rows.iter().find(|(word, _)| word == state.as_str()).map_or(0, |(_, n)| *n);

@@ -173,7 +173,7 @@ impl Store {
     /// If the database does.
     pub async fn setup_complete(&self, digest: &[u8], admin: &NewUser) -> Result<Option<Uuid>, StoreError> {
         // Two set-ups at once meet at the token's row: the second waits, then finds it used.
-        Ok(sqlx::query_scalar(
+        sqlx::query_scalar(
             "with used as (
                update jobdeck.setup_tokens set used_at = now()
                where digest = $1 and used_at is null and expires_at > now()
@@ -193,7 +193,7 @@ impl Store {
         .bind(&admin.password_hash)
         .fetch_optional(&self.pool)
         .await
-        .map_err(email_taken)?)
+        .map_err(email_taken)
     }
 
     /// Signs a user in: keeps the digest of the cookie for at most `life`.

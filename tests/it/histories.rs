@@ -41,7 +41,12 @@ impl Overtaken {
         assert_eq!(&after, before);
         assert_eq!((after.state, after.token), (JobState::Running, self.b.token));
         self.db.store.job_complete(self.db.store.pool(), lease(&self.b), &json!("B"), None).await.expect("B completes");
-        assert_eq!(self.db.job(self.a.job_id).await.result, Some(json!("B")));
+        let done = self.db.job(self.a.job_id).await;
+        assert_eq!(done.result, Some(json!("B")));
+        // Nor is A told yes once the job has succeeded by another's hand.
+        let late = self.db.store.job_complete(self.db.store.pool(), lease(&self.a), &json!("A"), None).await;
+        assert!(is_lease_lost(late));
+        assert_eq!(self.db.job(self.a.job_id).await, done);
     }
 }
 
@@ -251,4 +256,34 @@ async fn a_completed_job_is_not_ended_again_and_a_failed_one_not_completed() {
     let b = db.claim("A").await;
     db.store.job_end(lease(&b), failed).await.expect("failed");
     assert!(is_lease_lost(db.store.job_complete(db.store.pool(), lease(&b), &json!(1), None).await));
+}
+
+#[tokio::test]
+async fn a_late_failure_is_not_mistaken_for_an_earlier_ones_repetition() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("fails, stalls, runs")).await;
+    let error = JobError::retryable("timeout", "slow");
+    let failed = Outcome::Failed { error: &error, delay: Duration::ZERO };
+    let a = db.claim("A").await;
+    db.store.job_end(lease(&a), failed.clone()).await.expect("taken");
+    let b = db.claim("B").await;
+    db.expire(id).await;
+    db.reap().await;
+    let c = db.claim("C").await;
+    assert!(is_lease_lost(db.store.job_end(lease(&b), failed).await));
+    assert_eq!((db.job(id).await.state, db.job(id).await.token), (JobState::Running, c.token));
+}
+
+#[tokio::test]
+async fn h4_reaper_compares_the_expiry_it_read_also_when_the_renewed_lease_has_ended_since() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("renewed, then silent")).await;
+    db.claim("A").await;
+    db.expire(id).await;
+    let mut slow_reaper = db.connection().await;
+    let read = Store::lease_list_expired(&mut slow_reaper, 100).await.expect("read");
+    db.expire(id).await;
+    assert_ne!(db.job(id).await.lease_expires_at, Some(read[0].lease_expires_at));
+    assert_eq!(Store::job_reap(&mut slow_reaper, &read).await.expect("wrote"), []);
+    assert_eq!(db.reap().await, [(id, JobState::Retrying)], "a fresh reading takes it back");
 }
