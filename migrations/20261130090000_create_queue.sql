@@ -108,7 +108,14 @@ create table jobdeck.jobs (
     (status = 'running') = (lease_expires_at is not null)
     and (status = 'running') = (locked_by is not null)
     and (status = 'running') = (locked_at is not null)),
-  constraint job_running_has_token check (status <> 'running' or token > 0),
+  constraint job_running_has_started check (
+    status <> 'running' or (token > 0 and attempts >= 1 and started_at is not null)),
+  -- Infinity and years beyond the range of programs' date types would break every reader of the row.
+  constraint job_times_plausible check (
+    run_after between '1970-01-01Z' and '9999-12-31Z' and created_at between '1970-01-01Z' and '9999-12-31Z'
+    and updated_at between '1970-01-01Z' and '9999-12-31Z'
+    and lease_expires_at between '1970-01-01Z' and '9999-12-31Z'
+    and finished_at between '1970-01-01Z' and '9999-12-31Z'),
   constraint job_finished_at_iff_final check ((status in ('succeeded', 'failed', 'canceled')) = (finished_at is not null)),
   constraint job_result_only_if_succeeded check (result is null or status = 'succeeded'),
   constraint job_progress_is_percent check (progress between 0 and 100),

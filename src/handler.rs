@@ -195,6 +195,8 @@ impl Ctx {
     /// # Errors
     /// If the lease is lost, the transaction is rolled back and nothing of it stays. If the reply to COMMIT is lost, the
     /// outcome is unknown to the handler; a rerun is refused by the fence if it had been committed.
+    ///
+    /// Begin the transaction with [`Store::begin`].
     pub async fn complete_in(
         &self,
         mut tx: Transaction<'_, Postgres>,

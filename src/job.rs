@@ -44,7 +44,8 @@ pub struct Job {
     pub job_type: String,
     /// Where it waits.
     pub queue: String,
-    /// A JSON object whose shape the type defines.
+    /// A JSON object whose shape the type defines. A text that is no JSON this program can read stands as a string.
+    #[cfg_attr(feature = "postgres", sqlx(try_from = "JsonColumn"))]
     pub payload: Value,
     /// Column `status`.
     #[cfg_attr(feature = "postgres", sqlx(rename = "status", try_from = "String"))]
@@ -218,6 +219,19 @@ pub struct Attempt {
     pub error_params: Option<Value>,
     /// When the next start was planned; null when there was none.
     pub next_run_at: Option<DateTime<Utc>>,
+}
+
+/// How JSON arrives from SQL, where it is selected as text: a number out of range must not make a row unreadable.
+#[cfg(feature = "postgres")]
+#[derive(sqlx::Type)]
+#[sqlx(transparent)]
+pub(crate) struct JsonColumn(String);
+
+#[cfg(feature = "postgres")]
+impl From<JsonColumn> for Value {
+    fn from(column: JsonColumn) -> Self {
+        serde_json::from_str(&column.0).unwrap_or(Self::String(column.0))
+    }
 }
 
 /// How a nullable class arrives from SQL, where it is selected as text.

@@ -13,7 +13,7 @@ mod state;
 
 pub use failure::{FailureClass, JobError, MAX_ERROR_BYTES, clean_error_text, code};
 pub use job::{Attempt, AttemptOutcome, Job, JobId, JobSummary};
-pub use policy::{DuplicateBehaviour, Policy, PolicyError, Stage};
+pub use policy::{Policy, PolicyError, Stage};
 pub use retry::Backoff;
 pub use state::{JobState, Transition, UnknownState};
 

@@ -1,4 +1,4 @@
-//! What a type promises: where it waits, how often it is tried, what a duplicate gets, which stages it passes.
+//! What a type promises: where it waits, how often it is tried, which stages it passes.
 
 use std::time::Duration;
 
@@ -25,15 +25,6 @@ pub struct StageLabel {
     pub zh_cn: String,
 }
 
-/// What happens to a job whose key is held by another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DuplicateBehaviour {
-    /// The caller gets the holder's id, and with it its file or result.
-    ReturnExisting,
-    /// The caller is told that nothing was enqueued.
-    Ignore,
-}
-
 /// Policy of a type. Built once at start; a value that makes no sense is refused by [`Policy::check`] with its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -47,12 +38,11 @@ pub struct Policy {
     pub backoff: Backoff,
     /// Share of the wait that varies, 0 to 1. Default 0.2.
     pub jitter: f64,
-    /// Longest run of one attempt. Default 1 h. The slot is freed, the late outcome refused.
+    /// Longest run of one attempt. Default 1 h. The slot is freed, the late outcome refused. Code that never awaits cannot
+    /// be stopped and may still run beside the next attempt.
     pub timeout: Duration,
     /// Stalls that are borne; one more fails the job. Default 3.
     pub max_stalled: i32,
-    /// Default [`DuplicateBehaviour::ReturnExisting`].
-    pub on_duplicate: DuplicateBehaviour,
     /// In the order a job passes them. The last one is shown while succeeded. Default none.
     pub stages: Vec<Stage>,
 }
@@ -67,7 +57,6 @@ impl Default for Policy {
             jitter: 0.2,
             timeout: Duration::from_secs(3600),
             max_stalled: 3,
-            on_duplicate: DuplicateBehaviour::ReturnExisting,
             stages: Vec::new(),
         }
     }

@@ -44,10 +44,14 @@ impl Backoff {
         match *self {
             Self::Fixed(wait) => wait,
             Self::Exponential { first, factor, cap } => {
+                if first.is_zero() {
+                    // Zero times the infinite growth of a late attempt would be no number.
+                    return Duration::ZERO;
+                }
                 let exponent = f64::from(attempt.max(1) - 1);
                 let secs = first.as_secs_f64() * factor.max(1.0).powf(exponent);
-                // Infinity and anything above the cap saturate; NaN cannot arise from a finite first and a factor ≥ 1.
-                if secs >= cap.as_secs_f64() { cap } else { Duration::from_secs_f64(secs) }
+                // Infinity and anything above the cap saturate.
+                if secs < cap.as_secs_f64() { Duration::from_secs_f64(secs) } else { cap }
             }
         }
     }
@@ -60,6 +64,6 @@ impl Backoff {
         let base = self.base_delay(attempt).as_secs_f64();
         let shift = jitter.clamp(0.0, 1.0) * (2.0 * random.clamp(0.0, 1.0) - 1.0);
         let secs = (base * (1.0 + shift)).max(0.0);
-        if secs >= self.cap().as_secs_f64() { self.cap() } else { Duration::from_secs_f64(secs) }
+        if secs < self.cap().as_secs_f64() { Duration::from_secs_f64(secs) } else { self.cap() }
     }
 }

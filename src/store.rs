@@ -96,9 +96,23 @@ impl StoreError {
             Self::Database(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_)) => true,
             Self::Database(sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed) => true,
             Self::Database(sqlx::Error::Database(error)) => error.code().is_some_and(|code| {
-                // 08 connection, 53 resources, 57P shutdown and start, 25006 read-only, 40 serialisation and deadlock
-                ["08", "53", "57P", "25006", "40"].iter().any(|prefix| code.starts_with(prefix))
+                // 08 connection, 53 resources, 57 shutdown, start and timeout, 55 lock not available, 25006 read-only,
+                // 40 serialisation and deadlock
+                ["08", "53", "57", "55", "25006", "40"].iter().any(|prefix| code.starts_with(prefix))
             }),
+            _ => false,
+        }
+    }
+
+    /// Whether the value itself is what was refused, so that sending it again is of no use.
+    pub(crate) fn refuses_value(&self) -> bool {
+        match self {
+            Self::InvalidValue { .. } | Self::PayloadTooLarge { .. } | Self::Json(_) => true,
+            Self::Database(sqlx::Error::Encode(_)) => true,
+            // 22 data, 23 constraints, 54 limits
+            Self::Database(sqlx::Error::Database(error)) => {
+                error.code().is_some_and(|code| ["22", "23", "54"].iter().any(|prefix| code.starts_with(prefix)))
+            }
             _ => false,
         }
     }
@@ -126,7 +140,20 @@ impl Store {
         Ok(Self { pool, searches })
     }
 
-    /// The pool, for the caller's own statements and transactions.
+    /// Begins a transaction in a task of its own, so that a caller who is dropped meanwhile (a handler told to stop, a
+    /// request cut off) leaves no open transaction in the pool, as `pool().begin()` may (sqlx #4385).
+    ///
+    /// # Errors
+    /// If no connection can be had.
+    pub async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, StoreError> {
+        let pool = self.pool.clone();
+        match tokio::spawn(async move { pool.begin().await }).await {
+            Ok(begun) => Ok(begun?),
+            Err(_) => Err(sqlx::Error::WorkerCrashed.into()),
+        }
+    }
+
+    /// The pool, for the caller's own statements. For transactions see [`Store::begin`].
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
@@ -161,5 +188,7 @@ pub(crate) fn connect_options(url: &str) -> Result<sqlx::postgres::PgConnectOpti
         ("idle_in_transaction_session_timeout", "60s"),
         ("statement_timeout", "30s"),
         ("timezone", "UTC"),
+        // The statements are written for it; a database may have another default.
+        ("default_transaction_isolation", "read committed"),
     ]))
 }

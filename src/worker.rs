@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, Semaphore, watch};
 
-use crate::store::LeaseRef;
 use crate::{Handler, JobType, Policy, PolicyError, Store, StoreError};
 
 pub(crate) use executor::panic_error;
@@ -116,6 +115,12 @@ pub enum WorkerError {
     /// The operating system gave no thread for heartbeats.
     #[error("no thread for heartbeats")]
     Thread(#[from] std::io::Error),
+    /// No queue to work.
+    #[error("the worker works no queue: add .queue(name, slots)")]
+    NoQueue,
+    /// The thread that keeps leases ended by itself. Its jobs were told to stop; others take them over.
+    #[error("the heartbeat thread ended by itself")]
+    KeeperEnded,
 }
 
 type AnyHandler = Arc<dyn Fn(crate::Ctx, serde_json::Value) -> executor::Run + Send + Sync>;
@@ -152,10 +157,10 @@ impl WorkerBuilder {
         self
     }
 
-    /// Takes jobs from `queue`, at most `slots` at once.
+    /// Takes jobs from `queue`, at most `slots` at once; more than 10,000 count as 10,000.
     #[must_use]
     pub fn queue(mut self, queue: &str, slots: usize) -> Self {
-        self.queues.push((queue.to_owned(), slots));
+        self.queues.push((queue.to_owned(), slots.min(10_000)));
         self
     }
 
@@ -198,6 +203,9 @@ impl WorkerBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
+        if self.queues.is_empty() {
+            return Err(WorkerError::NoQueue);
+        }
         if let Some((queue, _)) = self.queues.iter().find(|(_, slots)| *slots == 0) {
             return Err(WorkerError::NoSlots(queue.clone()));
         }
@@ -208,7 +216,7 @@ impl WorkerBuilder {
             }
         }
         let Timing { lease, heartbeat_every, .. } = self.timing;
-        if heartbeat_every.is_zero() || lease < heartbeat_every * 3 {
+        if heartbeat_every.is_zero() || lease < heartbeat_every.saturating_mul(3) {
             return Err(WorkerError::LeaseTooShort { lease, heartbeat_every });
         }
         Ok(Worker {
@@ -284,12 +292,18 @@ impl Worker {
     /// Only at start: if the database cannot be reached.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
         let Worker { queues, shared } = self;
+        tokio::pin!(shutdown);
         let (stop_claiming, claiming) = watch::channel(false);
-        let keeper = keeper::Keeper::start(shared.clone(), queues.clone()).await?;
+        let starting = keeper::Keeper::start(shared.clone(), queues.clone());
+        let mut keeper = tokio::select! {
+            started = starting => started?,
+            () = &mut shutdown => return Ok(()),
+        };
         let wakers: Arc<HashMap<String, Notify>> =
             Arc::new(queues.iter().map(|(queue, _)| (queue.clone(), Notify::new())).collect());
-        let listener = tokio::spawn(listener::listen(shared.database_url.clone(), wakers.clone()));
-
+        // In sets, so that they end with this future if the caller drops it.
+        let mut background = tokio::task::JoinSet::new();
+        background.spawn(listener::listen(shared.database_url.clone(), wakers.clone()));
         let mut loops = tokio::task::JoinSet::new();
         let mut slots = Vec::new();
         for (queue, n_slots) in queues {
@@ -299,12 +313,22 @@ impl Worker {
         }
         tracing::info!(worker = %shared.name, "worker started");
 
-        shutdown.await;
+        tokio::select! {
+            () = shutdown => {}
+            () = keeper.ended() => {
+                shared.leases.stop_all(StopReason::LeaseLost);
+                return Err(WorkerError::KeeperEnded);
+            }
+        }
         tracing::info!(worker = %shared.name, "worker stopping");
+        let stopping = Instant::now();
         stop_claiming.send_replace(true);
         keeper.announce_stop();
-        while loops.join_next().await.is_some() {}
-        listener.abort();
+        // A claim under way is let through, unless the database does not answer.
+        let claims_done = async { while loops.join_next().await.is_some() {} };
+        if tokio::time::timeout(Duration::from_secs(1).min(shared.timing.grace), claims_done).await.is_err() {
+            loops.abort_all();
+        }
 
         let all_free = async {
             for (free, n_slots) in &slots {
@@ -313,7 +337,8 @@ impl Worker {
             }
         };
         tokio::pin!(all_free);
-        if tokio::time::timeout(shared.timing.grace, &mut all_free).await.is_err() {
+        let grace_left = shared.timing.grace.saturating_sub(stopping.elapsed());
+        if tokio::time::timeout(grace_left, &mut all_free).await.is_err() {
             shared.leases.stop_all(StopReason::ShuttingDown);
             // Handing back is one statement a job; what does not make it is reaped like the jobs of a dead worker.
             let _ = tokio::time::timeout(Duration::from_millis(1500), all_free).await;
@@ -356,18 +381,21 @@ async fn claim_loop(
         tokio::pin!(hint);
         hint.as_mut().enable();
 
-        // Not raced against the stop signal: a claim dropped halfway would leave jobs leased to nobody.
+        // Not raced against the stop signal: a claim dropped halfway would leave jobs leased to nobody. Only a database
+        // that does not answer is given up; what it may have leased is reaped.
         let sent = Instant::now();
         let limit = permits.len();
-        let claimed =
-            shared.store.job_claim_batch(&queue, &types, limit as i64, shared.timing.lease, &shared.name).await;
-        let wait = match claimed {
+        let claim = shared.store.job_claim_batch(&queue, &types, limit as i64, shared.timing.lease, &shared.name);
+        let claimed = tokio::time::timeout(shared.timing.lease, claim).await;
+        let wait = match claimed.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into())) {
             Ok(claims) => {
                 pause = Duration::from_millis(100);
                 let full = claims.len() == limit;
                 let deadline = sent + shared.timing.lease.mul_f64(0.8);
                 for (claim, permit) in claims.into_iter().zip(permits) {
-                    tokio::spawn(executor::execute(shared.clone(), claim, deadline, permit));
+                    // Held from here on, also while every thread is busy and the execution waits to be polled.
+                    let held = shared.leases.add(claim.lease(), deadline);
+                    tokio::spawn(executor::execute(shared.clone(), claim, held, permit));
                 }
                 if full { Duration::ZERO } else { shared.timing.poll_every }
             }
@@ -389,11 +417,5 @@ async fn claim_loop(
                 _ = stopping.wait_for(|stop| *stop) => return,
             }
         }
-    }
-}
-
-impl Shared {
-    fn watch(&self, lease: LeaseRef, deadline: Instant) -> LeaseWatch {
-        self.leases.add(lease, deadline)
     }
 }

@@ -73,15 +73,16 @@ impl Store {
     pub async fn job_cancel(&self, id: JobId, actor: &Actor) -> Result<CancelOutcome, StoreError> {
         let row: ActionRow = sqlx::query_as(
             "with target as materialized (
-               select id, status from jobdeck.jobs where id = $1 for update),
+               select id, status, cancel_requested_at from jobdeck.jobs where id = $1 for update),
+             -- The locked row alone is judged: the statement's own snapshot of it may be older.
              changed as (
                update jobdeck.jobs j set
-                 status = case when j.status = 'running' then j.status else 'canceled' end,
-                 finished_at = case when j.status = 'running' then null else now() end,
+                 status = case when t.status = 'running' then t.status else 'canceled' end,
+                 finished_at = case when t.status = 'running' then null else now() end,
                  cancel_requested_at = now(), version = j.version + 1, updated_at = now()
                from target t
-               where j.id = t.id and (j.status in ('pending', 'retrying')
-                 or (j.status = 'running' and j.cancel_requested_at is null))
+               where j.id = t.id and (t.status in ('pending', 'retrying')
+                 or (t.status = 'running' and t.cancel_requested_at is null))
                returning j.id, j.type, j.idempotency_key, j.status, t.status as before),
              freed as (
                delete from jobdeck.idempotency_keys k using changed c
@@ -131,7 +132,7 @@ impl Store {
                  finished_at = null, cancel_requested_at = null, stage = null, progress = null, stages_at = '{}',
                  version = j.version + 1, updated_at = now()
                from target t
-               where j.id = t.id and j.status in ('failed', 'canceled')
+               where j.id = t.id and t.status in ('failed', 'canceled')
                  and not exists (select 1 from taken where job_id <> j.id)
                returning j.id, j.queue, t.status as before),
              noted as (

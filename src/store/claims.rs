@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::{Store, StoreError};
@@ -31,8 +30,8 @@ pub struct Claim {
     pub job_type: String,
     /// Where it waited.
     pub queue: String,
-    /// What to do.
-    pub payload: Value,
+    /// What to do, as JSON text: one that cannot be read fails its own job and no other of the batch.
+    pub payload: String,
     /// This start, counted from 1.
     pub attempts: i32,
     /// Attempts in all.
@@ -48,7 +47,7 @@ impl Claim {
     }
 }
 
-/// A lease that a heartbeat renewed.
+/// A lease that a heartbeat found still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct HeldLease {
     /// The job.
@@ -58,6 +57,8 @@ pub struct HeldLease {
     pub token: i64,
     /// Whether a person asked it to stop.
     pub cancel_requested: bool,
+    /// Whether its end was moved. False while another statement holds the row: not lost, but not longer either.
+    pub renewed: bool,
 }
 
 /// A lease that had ended when it was read.
@@ -110,7 +111,7 @@ impl Store {
                stage = null, progress = null, stages_at = '{}', version = j.version + 1, updated_at = now()
              from candidate c
              where j.id = c.id
-             returning j.id, j.token, j.type, j.queue, j.payload, j.attempts, j.max_attempts, j.starts",
+             returning j.id, j.token, j.type, j.queue, j.payload::text as payload, j.attempts, j.max_attempts, j.starts",
         )
         .bind(queue)
         .bind(types)
@@ -121,8 +122,8 @@ impl Store {
         .await?)
     }
 
-    /// Moves the leases this worker holds to `lease` from now, and tells which are asked to stop. A lease that is not in
-    /// the answer is lost: its handler must stop.
+    /// Moves the leases this worker holds to `lease` from now, never back, and tells which are asked to stop. A lease that is
+    /// not in the answer is lost: its handler must stop.
     ///
     /// # Errors
     /// If the database does.
@@ -133,15 +134,24 @@ impl Store {
     ) -> Result<Vec<HeldLease>, StoreError> {
         let (ids, tokens) = columns(leases);
         Ok(sqlx::query_as(
-            "with held as materialized (
+            "with present as materialized (
+               select j.id, j.token, j.cancel_requested_at from jobdeck.jobs j
+               join unnest($1::uuid[], $2::bigint[]) as mine (id, token) on j.id = mine.id
+               where j.token = mine.token and j.status = 'running'),
+             free as materialized (
                select j.id from jobdeck.jobs j
                join unnest($1::uuid[], $2::bigint[]) as mine (id, token) on j.id = mine.id
                where j.token = mine.token and j.status = 'running'
-               -- A fixed lock order, so that two statements over the same rows never wait for each other.
-               order by j.id for update of j)
-             update jobdeck.jobs j set lease_expires_at = now() + $3 * interval '1 microsecond'
-             from held where j.id = held.id
-             returning j.id, j.token, j.cancel_requested_at is not null as cancel_requested",
+               -- A row that something else holds locked must not cost the other jobs of this worker their leases.
+               order by j.id for update of j skip locked),
+             renewed as (
+               update jobdeck.jobs j
+               set lease_expires_at = greatest(j.lease_expires_at, now() + $3 * interval '1 microsecond')
+               from free where j.id = free.id
+               returning j.id)
+             select p.id, p.token, p.cancel_requested_at is not null as cancel_requested,
+               exists (select 1 from renewed r where r.id = p.id) as renewed
+             from present p",
         )
         .bind(ids)
         .bind(tokens)
@@ -248,6 +258,6 @@ impl Store {
 }
 
 pub(super) fn micros(duration: Duration) -> i64 {
-    // 290 years in microseconds do not fit a timestamp; a hundred years are as good as never.
+    // A hundred years are as good as never, and fit every type a timestamp passes through.
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX).min(100 * 365 * 86_400_000_000)
 }

@@ -12,7 +12,7 @@ use crate::{JobId, JobType};
 /// What an enqueuer may set beside the payload. The rest is the type's policy.
 #[derive(Clone, Debug, Default)]
 pub struct EnqueueOptions {
-    /// Not claimed before this long from now, by the database's clock. Default: at once.
+    /// Not claimed before this long from now, by the database's clock. Default: at once. A hundred years at most.
     pub delay: Duration,
     /// Higher runs first. Default: the type's.
     pub priority: Option<i16>,
@@ -40,8 +40,14 @@ struct EnqueuedRow {
     payload_differs: bool,
 }
 
-/// Refuses what Postgres cannot hold in jsonb, with the path to it.
-fn check_value(path: &mut String, value: &Value) -> Result<(), StoreError> {
+/// Deepest nesting of a payload or result. What is deeper could be stored, but not read again.
+const MAX_DEPTH: usize = 100;
+
+/// Refuses what Postgres cannot hold in jsonb, or what could not be read again, with the path to it.
+pub(super) fn check_value(path: &mut String, depth: usize, value: &Value) -> Result<(), StoreError> {
+    if depth > MAX_DEPTH {
+        return Err(StoreError::InvalidValue { path: path.clone(), problem: "is nested more than 100 levels deep" });
+    }
     let has_nul = |text: &str| text.contains('\0');
     const PROBLEM: &str = "holds a NUL character (\\u0000), which Postgres cannot store";
     match value {
@@ -49,7 +55,7 @@ fn check_value(path: &mut String, value: &Value) -> Result<(), StoreError> {
         Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
             let length = path.len();
             path.push_str(&format!("[{index}]"));
-            let checked = check_value(path, item);
+            let checked = check_value(path, depth + 1, item);
             path.truncate(length);
             checked
         }),
@@ -60,13 +66,18 @@ fn check_value(path: &mut String, value: &Value) -> Result<(), StoreError> {
             let checked = if has_nul(name) {
                 Err(StoreError::InvalidValue { path: path.clone(), problem: PROBLEM })
             } else {
-                check_value(path, field)
+                check_value(path, depth + 1, field)
             };
             path.truncate(length);
             checked
         }),
         _ => Ok(()),
     }
+}
+
+/// A name people read, without what Postgres cannot hold, at most 200 characters.
+fn storable_name(name: String) -> String {
+    name.chars().filter(|letter| *letter != '\0').take(200).collect()
 }
 
 /// The short scalars of a payload as `name=value`, at most 120 characters.
@@ -119,7 +130,7 @@ impl Store {
         if !payload.is_object() {
             return Err(StoreError::PayloadNotAnObject { job_type: T::TYPE.to_owned() });
         }
-        check_value(&mut "payload".to_owned(), &payload)?;
+        check_value(&mut "payload".to_owned(), 0, &payload)?;
         let text = payload.to_string();
         if text.len() > Self::MAX_PAYLOAD_BYTES {
             return Err(StoreError::PayloadTooLarge { bytes: text.len(), limit: Self::MAX_PAYLOAD_BYTES });
@@ -145,7 +156,7 @@ impl Store {
              select coalesce((select job_id from holder), (select id from created)) as id,
                exists (select 1 from created) as is_new,
                coalesce((select h.payload_digest <> $3 from holder h), false) as payload_differs,
-               (select pg_notify('jobdeck_jobs', queue) is not null from created) as woken",
+               (select pg_notify('jobdeck_jobs', queue) is not null from created where $10 = 0) as woken",
         )
         .bind(T::TYPE)
         .bind(key.as_ref().map(|key| key.as_str()))
@@ -156,9 +167,9 @@ impl Store {
         .bind(options.priority.unwrap_or(policy.priority))
         .bind(policy.max_attempts)
         .bind(policy.max_stalled)
-        .bind(i64::try_from(options.delay.as_micros()).unwrap_or(i64::MAX / 4))
-        .bind(options.created_by)
-        .bind(options.owner)
+        .bind(super::claims::micros(options.delay))
+        .bind(options.created_by.map(storable_name))
+        .bind(options.owner.map(storable_name))
         .fetch_one(executor)
         .await?;
         Ok(Enqueued { id: row.id, is_new: row.is_new, payload_differs: row.payload_differs })
@@ -172,10 +183,10 @@ mod tests {
 
     #[test]
     fn nul_is_refused_with_its_path() {
-        let refused = |value: Value| check_value(&mut "payload".to_owned(), &value).unwrap_err().to_string();
+        let refused = |value: Value| check_value(&mut "payload".to_owned(), 0, &value).unwrap_err().to_string();
         assert!(refused(json!({"a": {"b": ["x", "a\u{0}b"]}})).starts_with("payload.a.b[1]: holds a NUL"));
         assert!(refused(json!({"k\u{0}": 1})).starts_with("payload.k\\u0000: holds a NUL"));
-        assert!(check_value(&mut "payload".to_owned(), &json!({"a": "\\u0000"})).is_ok());
+        assert!(check_value(&mut "payload".to_owned(), 0, &json!({"a": "\\u0000"})).is_ok());
     }
 
     #[test]

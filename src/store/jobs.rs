@@ -78,7 +78,7 @@ impl Store {
     /// If the database does.
     pub async fn job_get(&self, id: JobId) -> Result<Option<Job>, StoreError> {
         Ok(sqlx::query_as(
-            "select id, type, queue, payload, status::text as status, priority, attempts, max_attempts, starts, run_after,
+            "select id, type, queue, payload::text as payload, status::text as status, priority, attempts, max_attempts, starts, run_after,
                token, locked_at, locked_by, lease_expires_at, stalled_count, max_stalled, started_at, last_worker, stage,
                progress, stages_at, last_error, error_class::text as error_class, error_code, error_params,
                idempotency_key, result, created_by, owner, cancel_requested_at, finished_at, created_at, updated_at,

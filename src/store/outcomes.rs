@@ -109,7 +109,8 @@ impl Store {
     /// error. [`crate::Ctx::complete_in`] does both.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`] if the execution no longer holds the job.
+    /// [`StoreError::LeaseLost`] if the execution no longer holds the job; [`StoreError::InvalidValue`] if the result is
+    /// nested too deep.
     pub async fn job_complete<'e>(
         &self,
         executor: impl PgExecutor<'e>,
@@ -117,6 +118,8 @@ impl Store {
         result: &Value,
         last_stage: Option<&str>,
     ) -> Result<Accepted, StoreError> {
+        let result = storable(result);
+        super::enqueue::check_value(&mut "result".to_owned(), 0, &result)?;
         let row: OutcomeRow = sqlx::query_as(
             "with ended as (
                update jobdeck.jobs set status = 'succeeded', result = $3, finished_at = now(),
@@ -134,7 +137,7 @@ impl Store {
         )
         .bind(lease.job_id)
         .bind(lease.token)
-        .bind(storable(result))
+        .bind(result)
         .bind(last_stage)
         .fetch_one(executor)
         .await?;

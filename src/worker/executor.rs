@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::lease_watch::{LeaseWatch, StopReason};
+use super::lease_watch::{HeldLease, LeaseWatch, StopReason};
 use super::{Shared, WorkerMetrics};
 use crate::store::{Accepted, Claim, Outcome};
 use crate::{Ctx, FailureClass, JobError, JobState, Policy, StoreError, code};
@@ -17,6 +17,12 @@ pub(crate) type Run = Pin<Box<dyn Future<Output = Result<Value, JobError>> + Sen
 
 /// How long a handler may take to stop after a person's cancel before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
+
+/// How long a dropped handler is waited for.
+const ABORT_GRACE: Duration = Duration::from_millis(500);
+
+/// How long one try to write an outcome may take.
+const WRITE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long recording an outcome is tried while the database is away. Longer than any lease: whoever is back first,
 /// this worker or a reaper, decides.
@@ -28,24 +34,39 @@ enum Ended {
     Stopped(StopReason),
 }
 
-pub(super) async fn execute(shared: Arc<Shared>, claim: Claim, deadline: Instant, permit: OwnedSemaphorePermit) {
-    let lease = claim.lease();
-    let watch = shared.watch(lease, deadline);
-    WorkerMetrics::count(&shared.metrics.started);
-    let Some(handler) = shared.handlers.get(&claim.job_type) else {
-        // Claims name the types this worker knows, so this cannot happen; the lease would run out and be reaped.
-        shared.leases.remove(lease);
+pub(super) async fn execute(shared: Arc<Shared>, claim: Claim, held: HeldLease, permit: OwnedSemaphorePermit) {
+    let watch = held.watch.clone();
+    // Claims name the types this worker knows; another would run out of its lease and be reaped.
+    let Some(handler) = shared.handlers.get(&claim.job_type) else { return };
+    if !watch.is_held() {
+        // Polled too late, because every thread was busy or the machine slept: another may be running it.
+        WorkerMetrics::count(&shared.metrics.lease_lost);
         return;
-    };
+    }
+    WorkerMetrics::count(&shared.metrics.started);
     let policy = handler.policy.clone();
     let last_stage = policy.stages.last().map(|stage| stage.name.clone());
     let ctx = Ctx::new(shared.store.clone(), claim.clone(), watch.clone(), last_stage.clone());
-    let (run, payload) = (handler.run.clone(), claim.payload.clone());
-    // In a task of its own: a panic, in the handler or before its first await, ends that task and nothing else.
-    let task = tokio::spawn(async move { run(ctx, payload).await });
-    let ended = wait(task, &watch, policy.timeout).await;
+    let ended = match serde_json::from_str(&claim.payload) {
+        Ok(payload) => {
+            let (run, starts) = (handler.run.clone(), watch.clone());
+            // In a task of its own: a panic, in the handler or before its first await, ends that task and nothing else.
+            let task = tokio::spawn(async move {
+                if starts.is_held() {
+                    run(ctx, payload).await
+                } else {
+                    Err(JobError::retryable(code::LEASE_LOST, "late"))
+                }
+            });
+            wait(task, &watch, policy.timeout).await
+        }
+        Err(error) => Ended::Returned(Err(JobError::unrecoverable(
+            code::INVALID_PAYLOAD,
+            format!("payload cannot be read: {error}"),
+        ))),
+    };
     record(&shared, &claim, &watch, &policy, last_stage.as_deref(), ended).await;
-    shared.leases.remove(lease);
+    drop(held);
     drop(permit);
 }
 
@@ -57,6 +78,8 @@ async fn wait(
     timeout: Duration,
 ) -> Ended {
     let reason = tokio::select! {
+        // A result that is there counts, also when the time is up at the same moment.
+        biased;
         joined = &mut task => return Ended::Returned(flatten(joined)),
         () = tokio::time::sleep(timeout) => {
             watch.stop(StopReason::TimedOut);
@@ -70,7 +93,11 @@ async fn wait(
         return Ended::Returned(flatten(joined));
     }
     task.abort();
-    Ended::Stopped(reason)
+    // The next attempt should not begin beside this one: wait for the task to be gone, unless its code never awaits.
+    match tokio::time::timeout(ABORT_GRACE, &mut task).await {
+        Ok(Ok(Ok(result))) => Ended::Returned(Ok(result)),
+        _ => Ended::Stopped(reason),
+    }
 }
 
 fn flatten(joined: Result<Result<Value, JobError>, tokio::task::JoinError>) -> Result<Value, JobError> {
@@ -115,23 +142,22 @@ async fn record(
         }
         Ended::Returned(Ok(result)) => {
             let completed =
-                persist(watch, || shared.store.job_complete(shared.store.pool(), claim.lease(), &result, last_stage))
-                    .await;
+                persist(|| shared.store.job_complete(shared.store.pool(), claim.lease(), &result, last_stage)).await;
             match completed {
-                Err(error) if !matches!(error, StoreError::LeaseLost(_)) && !error.is_transient() => {
+                Err(error) if error.refuses_value() => {
                     // The result cannot be stored. The job must end all the same.
                     let error = JobError::unrecoverable("result", crate::handler::chain(&error));
-                    end(shared, claim, watch, policy, Err(error)).await
+                    end(shared, claim, policy, Err(error)).await
                 }
                 other => other,
             }
         }
-        Ended::Returned(Err(error)) => end(shared, claim, watch, policy, Err(error)).await,
+        Ended::Returned(Err(error)) => end(shared, claim, policy, Err(error)).await,
         Ended::Stopped(StopReason::TimedOut) => {
             let text = format!("ran longer than {:?}", policy.timeout);
-            end(shared, claim, watch, policy, Err(JobError::retryable(code::TIMEOUT, text))).await
+            end(shared, claim, policy, Err(JobError::retryable(code::TIMEOUT, text))).await
         }
-        Ended::Stopped(reason) => end(shared, claim, watch, policy, Ok(reason)).await,
+        Ended::Stopped(reason) => end(shared, claim, policy, Ok(reason)).await,
     };
     match accepted {
         Ok(Accepted { state: JobState::Succeeded, .. }) => {
@@ -156,7 +182,6 @@ async fn record(
 async fn end(
     shared: &Shared,
     claim: &Claim,
-    watch: &LeaseWatch,
     policy: &Policy,
     why: Result<StopReason, JobError>,
 ) -> Result<Accepted, StoreError> {
@@ -174,27 +199,28 @@ async fn end(
             }
         }
     };
-    persist(watch, || shared.store.job_end(claim.lease(), outcome.clone())).await
+    persist(|| shared.store.job_end(claim.lease(), outcome.clone())).await
 }
 
 /// Repeats a write while the database is away. Each is safe to repeat: an outcome that was taken and whose reply was
 /// lost is answered with yes.
 async fn persist<F: Future<Output = Result<Accepted, StoreError>>>(
-    watch: &LeaseWatch,
     write: impl Fn() -> F,
 ) -> Result<Accepted, StoreError> {
     let begun = Instant::now();
     let mut pause = Duration::from_millis(50);
+    let mut unknown = false;
     loop {
-        match write().await {
-            Err(error)
-                if error.is_transient()
-                    && begun.elapsed() < RECORD_FOR
-                    && watch.reason() != Some(StopReason::LeaseLost) =>
-            {
+        let written = tokio::time::timeout(WRITE_WITHIN, write()).await;
+        match written.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into())) {
+            // An earlier try may still be committing, and this one's snapshot may not have seen it: look once more.
+            Err(StoreError::LeaseLost(_)) if unknown => unknown = false,
+            Err(error @ StoreError::LeaseLost(_)) => return Err(error),
+            Err(error) if !error.refuses_value() && begun.elapsed() < RECORD_FOR => {
+                unknown = true;
                 tracing::warn!(error = %crate::handler::chain(&error), wait = ?pause, "outcome not recorded yet");
                 tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
-                pause = (pause * 2).min(Duration::from_secs(2));
+                pause = (pause * 2).min(Duration::from_secs(5));
             }
             result => return result,
         }

@@ -15,6 +15,9 @@ use super::{Shared, WorkerError};
 use crate::store::{LeaseRef, connect_options};
 use crate::{Policy, Store, StoreError};
 
+/// How long the first connection may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
 /// Leases taken back in one statement.
 const REAP_BATCH: i64 = 100;
 
@@ -29,6 +32,8 @@ enum Phase {
 pub(super) struct Keeper {
     phase: watch::Sender<Phase>,
     thread: JoinHandle<()>,
+    /// Resolves when the thread is gone, whatever ended it.
+    gone: oneshot::Receiver<()>,
 }
 
 impl Keeper {
@@ -36,17 +41,24 @@ impl Keeper {
     pub(super) async fn start(shared: Arc<Shared>, queues: Vec<(String, usize)>) -> Result<Self, WorkerError> {
         let (phase, watched) = watch::channel(Phase::Working);
         let (ready, started) = oneshot::channel();
+        let (alive, gone) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name("jobdeck-keeper".to_owned()).spawn(move || {
+            let _alive = alive;
             match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime.block_on(keep(shared, queues, watched, ready)),
                 Err(error) => drop(ready.send(Err(error.into()))),
             }
         })?;
         match started.await {
-            Ok(Ok(())) => Ok(Self { phase, thread }),
+            Ok(Ok(())) => Ok(Self { phase, thread, gone }),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(std::io::Error::other("the heartbeat thread ended at once").into()),
         }
+    }
+
+    /// Waits until the thread has ended without being told to.
+    pub(super) async fn ended(&mut self) {
+        let _ = (&mut self.gone).await;
     }
 
     pub(super) fn announce_stop(&self) {
@@ -76,7 +88,8 @@ async fn keep(
         slots: queues.iter().map(|(_, slots)| i32::try_from(*slots).unwrap_or(i32::MAX)).sum(),
         queues: queues.into_iter().map(|(queue, _)| queue).collect(),
     };
-    let mut connection = match connect(&shared, &registration).await {
+    let first = tokio::time::timeout(CONNECT_WITHIN, connect(&shared, &registration)).await;
+    let mut connection = match first.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into())) {
         Ok(connection) => {
             let _ = ready.send(Ok(()));
             Some(connection)
@@ -88,9 +101,16 @@ async fn keep(
     loop {
         tokio::select! {
             () = tokio::time::sleep(shared.timing.look_every) => {}
-            _ = phase.wait_for(|phase| *phase == Phase::Stopped) => break,
+            told = phase.wait_for(|phase| *phase == Phase::Stopped) => {
+                if told.is_err() {
+                    // The worker's future was dropped: nobody renews these leases any more.
+                    shared.leases.stop_all(StopReason::LeaseLost);
+                }
+                break;
+            }
         }
         let stopping = *phase.borrow() == Phase::Stopping;
+        let mut stopped = phase.clone();
         let beat = last_heartbeat
             .is_none_or(|last| last.elapsed() + shared.timing.look_every / 2 >= shared.timing.heartbeat_every);
         let round = async {
@@ -102,7 +122,14 @@ async fn keep(
             Ok::<_, StoreError>(held)
         };
         // A half-open connection must not cost the lease: the round is given up while there is time for another.
-        match tokio::time::timeout(shared.timing.heartbeat_every, round).await {
+        let round = async {
+            tokio::select! {
+                round = tokio::time::timeout(shared.timing.heartbeat_every, round) => Some(round),
+                _ = stopped.wait_for(|phase| *phase == Phase::Stopped) => None,
+            }
+        };
+        let Some(round) = round.await else { break };
+        match round {
             Ok(Ok(held)) => {
                 connection = Some(held);
                 if beat {
@@ -149,16 +176,15 @@ async fn connect(shared: &Shared, registration: &Registration) -> Result<PgConne
 async fn look(shared: &Shared, connection: &mut PgConnection, beat: bool, stopping: bool) -> Result<(), StoreError> {
     let watches = shared.leases.all();
     let leases: Vec<LeaseRef> = watches.keys().copied().collect();
-    if beat {
-        Store::worker_heartbeat(connection, &shared.name, stopping).await?;
-    }
     if beat && !leases.is_empty() {
         let sent = Instant::now();
         let held = Store::lease_heartbeat(connection, &leases, shared.timing.lease).await?;
         let mut lost = watches;
         for renewed in held {
             let Some(watch) = lost.remove(&LeaseRef { job_id: renewed.job_id, token: renewed.token }) else { continue };
-            watch.renew(sent + shared.timing.lease.mul_f64(0.8));
+            if renewed.renewed {
+                watch.renew(sent + shared.timing.lease.mul_f64(0.8));
+            }
             if renewed.cancel_requested {
                 watch.stop(StopReason::Canceled);
             }
@@ -172,12 +198,28 @@ async fn look(shared: &Shared, connection: &mut PgConnection, beat: bool, stoppi
             }
         }
     }
-    let expired = Store::lease_list_expired(connection, REAP_BATCH).await?;
-    if !expired.is_empty() {
-        for (job_id, state) in Store::job_reap(connection, &expired).await? {
-            shared.metrics.reaped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            tracing::warn!(%job_id, %state, "job stalled: its worker went silent");
+    if beat {
+        // After the leases, which matter more.
+        Store::worker_heartbeat(connection, &shared.name, stopping).await?;
+    }
+    match reap(shared, connection).await {
+        // A row that cannot be taken back must not look like a lost connection.
+        Err(error) if !error.is_transient() => {
+            tracing::error!(error = %crate::handler::chain(&error), "stalled jobs could not be taken back");
+            Ok(())
         }
+        reaped => reaped,
+    }
+}
+
+async fn reap(shared: &Shared, connection: &mut PgConnection) -> Result<(), StoreError> {
+    let expired = Store::lease_list_expired(connection, REAP_BATCH).await?;
+    if expired.is_empty() {
+        return Ok(());
+    }
+    for (job_id, state) in Store::job_reap(connection, &expired).await? {
+        shared.metrics.reaped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        tracing::warn!(%job_id, %state, "job stalled: its worker went silent");
     }
     Ok(())
 }

@@ -79,9 +79,22 @@ impl LeaseWatch {
 }
 
 /// The executions of one worker.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct HeldLeases {
-    held: Mutex<HashMap<LeaseRef, LeaseWatch>>,
+    held: Arc<Mutex<HashMap<LeaseRef, LeaseWatch>>>,
+}
+
+/// One execution's place among them. Dropped with it, also by a panic, so that no lease outlives its execution.
+pub(crate) struct HeldLease {
+    leases: HeldLeases,
+    lease: LeaseRef,
+    pub(crate) watch: LeaseWatch,
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        self.leases.lock().remove(&self.lease);
+    }
 }
 
 impl HeldLeases {
@@ -89,14 +102,10 @@ impl HeldLeases {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, lease: LeaseRef, deadline: Instant) -> LeaseWatch {
+    pub(crate) fn add(&self, lease: LeaseRef, deadline: Instant) -> HeldLease {
         let watch = LeaseWatch::new(deadline);
         self.lock().insert(lease, watch.clone());
-        watch
-    }
-
-    pub(crate) fn remove(&self, lease: LeaseRef) {
-        self.lock().remove(&lease);
+        HeldLease { leases: self.clone(), lease, watch }
     }
 
     pub(crate) fn all(&self) -> HashMap<LeaseRef, LeaseWatch> {

@@ -234,3 +234,35 @@ async fn claim_uses_its_index_and_no_sort_at_a_hundred_thousand_finished_rows() 
     assert!(plan.contains("job_claim_idx") && !plan.contains("Sort") && !plan.contains("Seq Scan"), "{plan}");
     assert_eq!(Note::TYPE, "note");
 }
+
+#[tokio::test]
+async fn heartbeat_renews_the_other_leases_while_one_row_is_locked_and_calls_none_of_them_lost() {
+    let db = Db::new().await;
+    db.enqueue(&Note::new("locked")).await;
+    db.enqueue(&Note::new("free")).await;
+    let claims = db.claim_many("A", 2).await;
+    let mut lock = db.store.begin().await.expect("begun");
+    sqlx::query("select 1 from jobdeck.jobs where id = $1 for update")
+        .bind(claims[0].job_id)
+        .execute(&mut *lock)
+        .await
+        .expect("locked");
+    let mut connection = db.connection().await;
+    let leases: Vec<_> = claims.iter().map(lease).collect();
+    let beat = Store::lease_heartbeat(&mut connection, &leases, Duration::from_secs(60));
+    let held = tokio::time::timeout(Duration::from_secs(5), beat).await.expect("does not wait").expect("answered");
+    let renewed =
+        |claim: &jobdeck::store::Claim| held.iter().find(|held| held.job_id == claim.job_id).map(|held| held.renewed);
+    assert_eq!((renewed(&claims[0]), renewed(&claims[1])), (Some(false), Some(true)));
+}
+
+#[tokio::test]
+async fn lease_never_moves_back() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("steady")).await;
+    let claim = db.claim("A").await;
+    let before = db.job(id).await.lease_expires_at;
+    let mut connection = db.connection().await;
+    Store::lease_heartbeat(&mut connection, &[lease(&claim)], Duration::from_secs(1)).await.expect("answered");
+    assert_eq!(db.job(id).await.lease_expires_at, before);
+}

@@ -112,6 +112,12 @@ async fn what_postgres_cannot_hold_is_refused_by_name_before_anything_is_written
     let large = Note::new(&"x".repeat(jobdeck::Store::MAX_PAYLOAD_BYTES));
     let refused = db.store.enqueue(&large, EnqueueOptions::default()).await.expect_err("refused");
     assert!(matches!(refused, StoreError::PayloadTooLarge { .. }), "{refused}");
+    let mut deep = json!(1);
+    for _ in 0..150 {
+        deep = json!([deep]);
+    }
+    let refused = db.store.enqueue(&Deep { deep }, EnqueueOptions::default()).await.expect_err("refused");
+    assert!(refused.to_string().contains("100 levels"), "{refused}");
     assert_eq!(db.scalar("select count(*) from jobdeck.jobs").await, 0);
     let harmless = db.enqueue(&Note::new("\\u0000")).await;
     assert_eq!(db.job(harmless).await.payload, json!({"text": "\\u0000"}));
@@ -123,4 +129,13 @@ async fn large_payload_commits_and_lists_carry_only_a_preview() {
     let id = db.enqueue(&Note::new(&"x".repeat(3_000_000))).await;
     let rows = db.store.job_summaries(&[id]).await.expect("listed");
     assert_eq!(rows[0].payload_preview, "");
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Deep {
+    deep: serde_json::Value,
+}
+
+impl jobdeck::JobType for Deep {
+    const TYPE: &'static str = "deep";
 }

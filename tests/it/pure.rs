@@ -58,6 +58,12 @@ proptest! {
 }
 
 #[test]
+fn zero_first_wait_stays_zero_at_any_attempt() {
+    let backoff = Backoff::Exponential { first: Duration::ZERO, factor: 2.0, cap: Duration::from_secs(60) };
+    assert_eq!(backoff.delay(u32::MAX, 1.0, 1.0), Duration::ZERO);
+}
+
+#[test]
 fn final_states_lead_nowhere_but_for_a_persons_retry() {
     for from in JobState::ALL {
         for transition in Transition::ALL {

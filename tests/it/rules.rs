@@ -14,8 +14,10 @@ use crate::support::{Db, Note, lease, person};
 async fn insert(db: &Db, state: JobState) -> JobId {
     let id = JobId(uuid::Uuid::now_v7());
     sqlx::query(
-        "insert into jobdeck.jobs (id, type, payload, status, token, locked_at, locked_by, lease_expires_at, finished_at)
+        "insert into jobdeck.jobs (id, type, payload, status, token, attempts, started_at, locked_at, locked_by,
+           lease_expires_at, finished_at)
          select $1, 'note', '{}', $2::jobdeck.job_state, case when $2 = 'pending' then 0 else 1 end,
+           case when $2 = 'running' then 1 else 0 end, case when $2 = 'running' then now() end,
            case when $2 = 'running' then now() end, case when $2 = 'running' then 'A' end,
            case when $2 = 'running' then now() end, case when $3 then now() end",
     )
@@ -42,6 +44,7 @@ async fn sql_allows_exactly_the_transitions_of_the_table() {
                    token = token + case when $2 = 'running' then 1 else 0 end,
                    locked_at = case when $2 = 'running' then now() end,
                    locked_by = case when $2 = 'running' then 'B' end,
+                   attempts = case when $2 = 'running' then 1 else 0 end, started_at = now(),
                    lease_expires_at = case when $2 = 'running' then now() end,
                    finished_at = case when $3 then now() end
                  where id = $1",
@@ -61,6 +64,12 @@ async fn forbidden_rows_are_refused_by_named_constraints() {
     let db = Db::new().await;
     let cases: &[(JobState, &str, &'static str)] = &[
         (JobState::Pending, "job_attempts_in_range", "update jobdeck.jobs set attempts = -1"),
+        (JobState::Running, "job_running_has_started", "update jobdeck.jobs set attempts = 0"),
+        (JobState::Running, "job_running_has_started", "update jobdeck.jobs set started_at = null"),
+        (JobState::Pending, "job_times_plausible", "update jobdeck.jobs set run_after = 'infinity'"),
+        (JobState::Pending, "job_times_plausible", "update jobdeck.jobs set run_after = '-infinity'"),
+        (JobState::Pending, "job_times_plausible", "update jobdeck.jobs set run_after = '290000-01-01Z'"),
+        (JobState::Running, "job_times_plausible", "update jobdeck.jobs set lease_expires_at = '-infinity'"),
         (JobState::Running, "job_attempts_in_range", "update jobdeck.jobs set attempts = 6"),
         (JobState::Pending, "job_waiting_has_attempts_left", "update jobdeck.jobs set attempts = 5"),
         (JobState::Running, "job_running_iff_leased", "update jobdeck.jobs set lease_expires_at = null"),

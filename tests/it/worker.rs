@@ -292,9 +292,87 @@ async fn settings_that_make_no_sense_are_refused_by_name() {
     let db = Db::new().await;
     let refused = |builder: jobdeck::WorkerBuilder| builder.build().err().expect("refused").to_string();
     let note = async |_: Ctx, _: Note| Ok(());
-    assert!(refused(builder(&db).register(note)).contains("queue \"default\""));
+    assert!(refused(builder(&db).register(note)).contains("works no queue"));
+    assert!(refused(builder(&db).register(note).queue("other", 1)).contains("queue \"default\""));
     assert!(refused(builder(&db).register(note).register(note).queue("default", 1)).contains("registered twice"));
     assert!(refused(builder(&db).register(note).queue("default", 0)).contains("0 slots"));
     let short = builder(&db).register(note).queue("default", 1).lease(Duration::from_secs(5), Duration::from_secs(2));
     assert!(refused(short).contains("three heartbeats"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_claimed_while_every_thread_is_busy_are_kept_or_not_started_but_never_run_twice_at_once() {
+    let db = Db::new().await;
+    let running = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
+    let overlaps = Arc::new(AtomicUsize::new(0));
+    let (now_running, seen) = (running.clone(), overlaps.clone());
+    let worker = builder(&db)
+        .register(move |ctx: Ctx, _: Note| {
+            let (running, overlaps) = (now_running.clone(), seen.clone());
+            async move {
+                if !running.lock().expect("lock").insert(ctx.job_id()) {
+                    overlaps.fetch_add(1, Ordering::SeqCst);
+                }
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(2500) {
+                    std::hint::spin_loop();
+                }
+                running.lock().expect("lock").remove(&ctx.job_id());
+                Ok(())
+            }
+        })
+        .queue("default", 6)
+        .build()
+        .expect("valid");
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        ids.push(db.enqueue(&Note::new(&format!("{n}"))).await);
+    }
+    let worker = run(worker);
+    for id in ids {
+        let job = db.wait_for(id, JobState::Succeeded).await;
+        assert_eq!(job.stalled_count, 0, "{job:?}");
+    }
+    assert_eq!(overlaps.load(Ordering::SeqCst), 0);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn payload_no_program_can_read_fails_its_own_job_and_none_of_its_neighbours() {
+    let db = Db::new().await;
+    let worker = builder(&db).register(async |_: Ctx, _: Note| Ok(())).queue("default", 4).build().expect("valid");
+    let unreadable: jobdeck::JobId = sqlx::query_scalar(
+        "insert into jobdeck.jobs (type, payload) values ('note', '{\"text\": \"x\", \"n\": 1e400}') returning id",
+    )
+    .fetch_one(db.store.pool())
+    .await
+    .expect("Postgres takes it");
+    let neighbour = db.enqueue(&Note::new("fine")).await;
+    let worker = run(worker);
+    db.wait_for(neighbour, JobState::Succeeded).await;
+    assert_eq!(db.wait_for(unreadable, JobState::Failed).await.error_code.as_deref(), Some("invalid_payload"));
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn worker_told_to_stop_while_the_database_is_away_stops_within_its_grace() {
+    let db = Db::new().await;
+    let worker = builder(&db).register(async |_: Ctx, _: Note| Ok(())).queue("default", 1).build().expect("valid");
+    let worker = run(worker);
+    db.wait_until(db.enqueue(&Note::new("first")).await, "an end", |job| job.state.is_final()).await;
+    let name = db.url.rsplit('/').next().expect("name").to_owned();
+    let server = db.url.replace(&name, "postgres");
+    let mut admin = <sqlx::PgConnection as sqlx::Connection>::connect(&server).await.expect("connected");
+    sqlx::query(sqlx::AssertSqlSafe(format!("alter database {name} allow_connections false")))
+        .execute(&mut admin)
+        .await
+        .expect("closed");
+    sqlx::query("select pg_terminate_backend(pid) from pg_stat_activity where datname = $1")
+        .bind(&name)
+        .execute(&mut admin)
+        .await
+        .expect("cut");
+    let begun = Instant::now();
+    worker.stop().await;
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
 }

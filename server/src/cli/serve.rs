@@ -1,0 +1,140 @@
+//! `serve`, `web` and `work`: runs until told to stop, then stops in order.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use jobdeck::{Store, Worker};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use super::users::new_setup_link;
+use crate::config::{DatabaseConfig, HttpArgs, HttpConfig, WorkerConfig};
+use crate::database::Database;
+use crate::http::serve::serve;
+use crate::job_types;
+use crate::shutdown::{Shutdown, ShutdownTrigger};
+use crate::state::AppState;
+use crate::storage::FileStore;
+
+/// How long open requests may take once the process stops. Event streams end at once.
+const REQUEST_GRACE: Duration = Duration::from_secs(5);
+
+/// Runs the halves that are asked for.
+pub(super) async fn run(
+    config: DatabaseConfig,
+    http: Option<HttpArgs>,
+    worker: Option<WorkerConfig>,
+) -> anyhow::Result<()> {
+    let (trigger, shutdown) = Shutdown::channel();
+    // Before anything starts: a signal during the start must not leave a database server behind.
+    listen_for_signals(trigger)?;
+    // A wrong address should not cost the wait for a database.
+    let listener = match &http {
+        Some(args) => {
+            let listener = TcpListener::bind(args.listen)
+                .await
+                .with_context(|| format!("cannot listen on {} (JOBDECK_LISTEN)", args.listen))?;
+            Some((listener, args))
+        }
+        None => None,
+    };
+    let database = Database::open(&config).await?;
+    let outcome = run_halves(&database, &config, listener, worker, &shutdown).await;
+    let closed = database.close().await;
+    outcome.and(closed)
+}
+
+async fn run_halves(
+    database: &Database,
+    config: &DatabaseConfig,
+    http: Option<(TcpListener, &HttpArgs)>,
+    worker: Option<WorkerConfig>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let mut halves: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    // Stops the other half when one fails.
+    let (failed, one_failed) = Shutdown::channel();
+    let stop = {
+        let shutdown = shutdown.clone();
+        move || {
+            let (shutdown, one_failed) = (shutdown.clone(), one_failed.clone());
+            async move {
+                tokio::select! {
+                    () = shutdown.requested() => {}
+                    () = one_failed.requested() => {}
+                }
+            }
+        }
+    };
+    if let Some(worker_config) = worker {
+        let worker = build_worker(database, config, &worker_config)?;
+        let stop = stop();
+        halves.spawn(async move { worker.run_until(stop).await.context("the worker could not start") });
+    }
+    if let Some((listener, args)) = http {
+        let config_http = HttpConfig::new(args, listener.local_addr()?);
+        let state = AppState::load(database.store.clone(), config_http, &config.data_dir, shutdown.clone()).await?;
+        let base_url = state.config.base_url.clone();
+        if !base_url.is_https() && !args.listen.ip().is_loopback() {
+            tracing::warn!("people reach the deck without TLS: passwords and cookies can be read on the way");
+        }
+        let app = crate::router(state);
+        let stop = stop();
+        halves.spawn(async move {
+            serve(listener, app, stop, REQUEST_GRACE).await;
+            Ok(())
+        });
+        println!("Jobdeck is at {base_url}");
+        print_setup_link(&database.store, &base_url).await?;
+    }
+    let mut outcome = Ok(());
+    while let Some(half) = halves.join_next().await {
+        let half = half.context("a part of the process panicked").and_then(|half| half);
+        if half.is_err() {
+            failed.stop();
+        }
+        outcome = outcome.and(half);
+    }
+    outcome
+}
+
+fn build_worker(database: &Database, config: &DatabaseConfig, worker: &WorkerConfig) -> anyhow::Result<Worker> {
+    let storage = FileStore::in_folder(&config.data_dir.join("files"))?;
+    let builder = Worker::builder(database.store.clone(), &database.url)
+        .queue("exports", worker.concurrency)
+        .lease(worker.lease, worker.heartbeat_every)
+        .grace(worker.grace);
+    Ok(job_types::register(builder, storage).build()?)
+}
+
+/// On standard output only: whoever has this link becomes admin, so it must not reach a log.
+async fn print_setup_link(store: &Store, base_url: &crate::config::BaseUrl) -> anyhow::Result<()> {
+    if let Some(link) = new_setup_link(store, base_url).await? {
+        println!("First sign-in, works once within 15 minutes: {link}");
+        println!("(`jobdeck users setup-link` prints a fresh one.)");
+    }
+    Ok(())
+}
+
+/// The first SIGINT or SIGTERM starts the stop, the second ends the process as it is.
+fn listen_for_signals(trigger: ShutdownTrigger) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        for is_first in [true, false] {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if is_first {
+                tracing::info!("stopping; once more to stop at once");
+                trigger.stop();
+            } else {
+                eprintln!("stopped at once");
+                std::process::exit(130);
+            }
+        }
+    });
+    Ok(())
+}

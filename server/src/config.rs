@@ -1,0 +1,11 @@
+//! Settings: one validated struct per concern, read from flags and the environment before anything starts.
+//!
+//! Flags win over environment variables, those over defaults. Every error names the variable and what it may hold.
+
+mod database;
+mod http;
+mod worker;
+
+pub use database::{DatabaseArgs, DatabaseConfig};
+pub use http::{BaseUrl, HttpArgs, HttpConfig};
+pub use worker::{WorkerArgs, WorkerConfig};

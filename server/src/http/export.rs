@@ -1,0 +1,432 @@
+//! The pages of the person who waits for an export, and the form that starts one.
+//!
+//! A signed link `/e/<token>` sets a cookie that is bound to `/e/<job id>` and leads there, so that the token stands in no
+//! address that is copied by accident. Opening links and pages changes nothing, whoever does it: mail scanners may. What
+//! does not exist, is not theirs or is mistyped reads the same to a visitor.
+
+mod form;
+mod live;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, TimeDelta, Utc};
+use cookie::{Cookie, SameSite};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use jobdeck::store::{Actor, CancelOutcome, RetryOutcome};
+use jobdeck::{Job, JobId, JobState, Store, StoreError};
+use jobdeck_app::Locale;
+use jobdeck_app::export_page::{self, Banner, ExportFacts, ExportView, Frame, Problem};
+use jobdeck_app::ssr::RequestContext;
+use uuid::Uuid;
+
+use crate::job_types::export_markdown::FileResult;
+use crate::links::{ExportLink, LinkError};
+use crate::state::AppState;
+
+/// Holds the token, below the page of its job only.
+const COOKIE: &str = "jobdeck_export";
+
+/// Routes of the recipient, and `POST /demo`.
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/demo", post(form::send))
+        .route("/e/{link}", get(open))
+        .route("/e/{link}/events", get(live::events))
+        .route("/e/{link}/file", get(file))
+        .route("/e/{link}/cancel", post(cancel))
+        .route("/e/{link}/again", post(again))
+}
+
+/// `GET /e/<token>` and `GET /e/<job id>`; a token is never a job id.
+async fn open(
+    State(state): State<AppState>,
+    Extension(request): Extension<RequestContext>,
+    Path(link): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let visit = Visit { state, request, uri };
+    match parse_id(&link) {
+        Some(id) => visit.page(id, &headers).await,
+        None => visit.enter(&link),
+    }
+}
+
+/// One request of a recipient.
+struct Visit {
+    state: AppState,
+    request: RequestContext,
+    uri: Uri,
+}
+
+impl Visit {
+    /// Sets the cookie and leads to the clean address.
+    fn enter(&self, token: &str) -> Response {
+        let link = match self.state.links.verify(token) {
+            Ok(link) => link,
+            Err(error) => return self.problem(error.into()),
+        };
+        let path = page_path(link.job_id);
+        let cookie = Cookie::build((COOKIE, token))
+            .path(path.clone())
+            .http_only(true)
+            .same_site(SameSite::Lax)
+            .secure(self.state.config.base_url.is_https())
+            .max_age(cookie::time::Duration::seconds((link.expires_at - Utc::now()).num_seconds().max(1)));
+        let Ok(cookie) = HeaderValue::from_str(&cookie.build().to_string()) else {
+            return self.problem(Problem::LinkInvalid);
+        };
+        let target = self.with_query(&path, self.query("again").is_some());
+        ([(header::SET_COOKIE, cookie)], Redirect::to(&target)).into_response()
+    }
+
+    async fn page(&self, id: JobId, headers: &HeaderMap) -> Response {
+        let (link, token) = match self.authorise(id, headers) {
+            Ok(allowed) => allowed,
+            Err(error) => return self.problem(error.into()),
+        };
+        let experience = Experience::read(&self.state).await;
+        match export_view(&self.state, link, token, self.lang(), &experience).await {
+            Ok(Some(export)) => {
+                let banner = self.query("again").map(|_| Banner::SameExport);
+                self.html(StatusCode::OK, |frame| export_page::render_page(&export, frame, banner))
+            }
+            Ok(None) => self.problem(Problem::LinkInvalid),
+            Err(error) => self.trouble(&error),
+        }
+    }
+
+    /// What the cookie allows on this job.
+    fn authorise<'h>(&self, id: JobId, headers: &'h HeaderMap) -> Result<(ExportLink, &'h str), LinkError> {
+        let token = crate::auth::cookie::find(headers, COOKIE).ok_or(LinkError::Invalid)?;
+        let link = self.state.links.verify(token)?;
+        if link.job_id == id { Ok((link, token)) } else { Err(LinkError::Invalid) }
+    }
+
+    /// The language, if the address names one.
+    fn lang(&self) -> Option<Locale> {
+        self.query("lang").as_deref().and_then(Locale::from_tag)
+    }
+
+    fn query(&self, name: &str) -> Option<String> {
+        form_urlencoded::parse(self.uri.query()?.as_bytes())
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.into_owned())
+    }
+
+    /// `path` with the language the address names, and whether it is the same export again.
+    fn with_query(&self, path: &str, again: bool) -> String {
+        let mut query = Vec::new();
+        if let Some(lang) = self.lang() {
+            query.push(format!("lang={}", lang.tag()));
+        }
+        if again {
+            query.push("again=1".to_owned());
+        }
+        if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
+    }
+
+    fn back(&self, id: JobId, again: bool) -> Response {
+        Redirect::to(&self.with_query(&page_path(id), again)).into_response()
+    }
+
+    fn actor(&self) -> Actor {
+        Actor { user_id: None, name: "recipient".to_owned(), address: self.request.address.clone() }
+    }
+
+    fn html(&self, status: StatusCode, render: impl FnOnce(&Frame<'_>) -> String) -> Response {
+        html(&self.state, &self.request, status, render)
+    }
+
+    fn problem(&self, problem: Problem) -> Response {
+        let status = match problem {
+            Problem::LinkInvalid | Problem::FileGone(_) => StatusCode::NOT_FOUND,
+            Problem::LinkExpired => StatusCode::GONE,
+            Problem::NotReady(_) => StatusCode::CONFLICT,
+            Problem::Trouble => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        self.html(status, |frame| export_page::render_problem(problem, frame, self.uri.path()))
+    }
+
+    fn trouble(&self, error: &StoreError) -> Response {
+        tracing::error!(error = error as &dyn std::error::Error, "the database did not answer a recipient's page");
+        self.problem(Problem::Trouble)
+    }
+}
+
+impl From<LinkError> for Problem {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Invalid => Self::LinkInvalid,
+            LinkError::Expired => Self::LinkExpired,
+        }
+    }
+}
+
+/// `GET /e/<job id>/file`
+async fn file(
+    State(state): State<AppState>,
+    Extension(request): Extension<RequestContext>,
+    Path(link): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let visit = Visit { state, request, uri };
+    let (id, job) = match visit.job(&link, &headers).await {
+        Ok((_, job)) => (job.id, job),
+        Err(answer) => return *answer,
+    };
+    let Some(result) = job.result.and_then(|result| serde_json::from_value::<FileResult>(result).ok()) else {
+        return visit.problem(Problem::NotReady(id));
+    };
+    let stored = match visit.state.storage.get(&result.file.object).await {
+        Ok(stored) => stored,
+        Err(object_store::Error::NotFound { .. }) => return visit.problem(Problem::FileGone(id)),
+        Err(error) => {
+            tracing::error!(job_id = %id, error = &error as &dyn std::error::Error, "a file could not be read");
+            return visit.problem(Problem::Trouble);
+        }
+    };
+    let disposition = content_disposition(&result.file.name);
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_str(&result.file.content_type)),
+        (header::CONTENT_DISPOSITION, HeaderValue::from_str(&disposition)),
+        (header::CONTENT_LENGTH, HeaderValue::from_str(&stored.bytes.to_string())),
+        (header::X_CONTENT_TYPE_OPTIONS, Ok(HeaderValue::from_static("nosniff"))),
+        // Opened from the address bar, an HTML export still runs nothing and has no origin.
+        (header::CONTENT_SECURITY_POLICY, Ok(HeaderValue::from_static("sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"))),
+    ];
+    let mut response = Body::from_stream(stored.content).into_response();
+    for (name, value) in headers {
+        match value {
+            Ok(value) => response.headers_mut().insert(name, value),
+            // Our own types and encoded names are plain ASCII.
+            Err(_) => return visit.problem(Problem::Trouble),
+        };
+    }
+    response
+}
+
+/// `POST /e/<job id>/cancel`
+async fn cancel(
+    State(state): State<AppState>,
+    Extension(request): Extension<RequestContext>,
+    Path(link): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let visit = Visit { state, request, uri };
+    let (link, job) = match visit.job(&link, &headers).await {
+        Ok(allowed) => allowed,
+        Err(answer) => return *answer,
+    };
+    if !link.rights.cancel {
+        return visit.problem(Problem::LinkInvalid);
+    }
+    match visit.state.store.job_cancel(job.id, &visit.actor()).await {
+        Ok(CancelOutcome::NotFound) => visit.problem(Problem::LinkInvalid),
+        // What became of it is what the page says.
+        Ok(_) => visit.back(job.id, false),
+        Err(error) => visit.trouble(&error),
+    }
+}
+
+/// `POST /e/<job id>/again`
+async fn again(
+    State(state): State<AppState>,
+    Extension(request): Extension<RequestContext>,
+    Path(link): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let visit = Visit { state, request, uri };
+    let (link, job) = match visit.job(&link, &headers).await {
+        Ok(allowed) => allowed,
+        Err(answer) => return *answer,
+    };
+    if !link.rights.again {
+        return visit.problem(Problem::LinkInvalid);
+    }
+    match visit.state.store.job_retry(job.id, &visit.actor()).await {
+        Ok(RetryOutcome::Queued) => visit.back(job.id, false),
+        // It waits, runs or is there: this very export is what they get.
+        Ok(RetryOutcome::NotRetryable(_)) => visit.back(job.id, true),
+        // The same text was exported anew meanwhile: lead there with the same rights, for no longer.
+        Ok(RetryOutcome::KeyHeld { by }) => {
+            let token = visit.state.links.sign_until(by, link.expires_at, link.rights);
+            Redirect::to(&visit.with_query(&format!("/e/{token}"), true)).into_response()
+        }
+        Ok(RetryOutcome::NotFound) => visit.problem(Problem::LinkInvalid),
+        Err(error) => visit.trouble(&error),
+    }
+}
+
+impl Visit {
+    /// The job a path and a cookie agree on; else the answer to give.
+    async fn job(&self, link: &str, headers: &HeaderMap) -> Result<(ExportLink, Job), Box<Response>> {
+        let id = parse_id(link).ok_or_else(|| Box::new(self.problem(Problem::LinkInvalid)))?;
+        let (link, _) = self.authorise(id, headers).map_err(|error| Box::new(self.problem(error.into())))?;
+        match self.state.store.job_get(id).await {
+            Ok(Some(job)) => Ok((link, job)),
+            Ok(None) => Err(Box::new(self.problem(Problem::LinkInvalid))),
+            Err(error) => Err(Box::new(self.trouble(&error))),
+        }
+    }
+}
+
+/// A page with its content policy: only our own style sheet and the one script.
+fn html(
+    state: &AppState,
+    request: &RequestContext,
+    status: StatusCode,
+    render: impl FnOnce(&Frame<'_>) -> String,
+) -> Response {
+    let mut random = [0; 16];
+    // Without randomness the policy forbids the script, and the page works as without one.
+    let nonce = getrandom::fill(&mut random).map(|()| STANDARD.encode(random)).unwrap_or_default();
+    let script = if nonce.is_empty() { "'none'".to_owned() } else { format!("'nonce-{nonce}'") };
+    let policy = format!(
+        "default-src 'none'; script-src {script}; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+         connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    );
+    let frame = Frame { locale: request.locale, theme: request.theme, assets: &state.app.assets, nonce: &nonce };
+    let mut response = (status, axum::response::Html(render(&frame))).into_response();
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-language, cookie"));
+    response
+}
+
+/// What estimates rest on. Missing facts leave out a number on the page, so trouble in reading them is only logged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Experience {
+    /// Seconds exports usually run.
+    run_seconds: Option<(f64, f64)>,
+    /// How many run at the same time.
+    slots: i64,
+}
+
+impl Experience {
+    async fn read(state: &AppState) -> Self {
+        use jobdeck::JobType as _;
+        use crate::job_types::export_markdown::ExportMarkdown;
+        match Self::query(&state.store, ExportMarkdown::TYPE).await {
+            Ok(experience) => experience,
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no estimate for an export's page");
+                Self::default()
+            }
+        }
+    }
+
+    async fn query(store: &Store, job_type: &str) -> Result<Self, StoreError> {
+        let alive_since = store.now().await? - TimeDelta::seconds(30);
+        let workers = store.worker_list().await?;
+        let able = workers.iter().filter(|worker| {
+            worker.heartbeat_at > alive_since
+                && worker.stopping_at.is_none()
+                && worker.types.iter().any(|known| known == job_type)
+        });
+        let slots = able.map(|worker| i64::from(worker.slots)).sum();
+        Ok(Self { run_seconds: store.job_type_run_seconds(job_type).await?, slots })
+    }
+}
+
+/// What the page says; `None` if the job is gone.
+async fn export_view(
+    state: &AppState,
+    link: ExportLink,
+    token: &str,
+    lang: Option<Locale>,
+    experience: &Experience,
+) -> Result<Option<ExportView>, StoreError> {
+    let store = &state.store;
+    let Some(job) = store.job_get(link.job_id).await? else { return Ok(None) };
+    let ahead = if job.state.is_waiting() { store.job_count_ahead(job.id).await? } else { None };
+    let attempts = if job.starts > 1 || job.state != JobState::Pending {
+        store.attempt_list(job.id).await?
+    } else {
+        Vec::new()
+    };
+    let now: DateTime<Utc> = store.now().await?;
+    let facts = ExportFacts {
+        ahead,
+        run_seconds: experience.run_seconds,
+        slots: experience.slots,
+        link: format!("/e/{token}"),
+        link_expires_at: link.expires_at,
+        can_cancel: link.rights.cancel,
+        can_again: link.rights.again,
+        now,
+        lang,
+    };
+    Ok(Some(ExportView::new(&job, &attempts, facts)))
+}
+
+/// A job id in its one spelling.
+fn parse_id(text: &str) -> Option<JobId> {
+    let id: Uuid = text.parse().ok()?;
+    (id.hyphenated().to_string() == text).then_some(JobId(id))
+}
+
+fn page_path(id: JobId) -> String {
+    format!("/e/{id}")
+}
+
+/// RFC 6266: a plain name for old programs, the real one in UTF-8 for the rest.
+fn content_disposition(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|character| match character {
+            '"' | '\\' | '%' => '_',
+            ' '..='~' => character,
+            _ => '_',
+        })
+        .collect();
+    let mut encoded = String::with_capacity(name.len() * 3);
+    for byte in name.bytes() {
+        // The characters RFC 8187 lets stand.
+        if byte.is_ascii_alphanumeric() || b"!#$&+-.^_`|~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disposition_has_both_names() {
+        assert_eq!(
+            content_disposition("Q3 notes.pdf"),
+            "attachment; filename=\"Q3 notes.pdf\"; filename*=UTF-8''Q3%20notes.pdf"
+        );
+        assert_eq!(
+            content_disposition("笔记 \"1\".pdf"),
+            "attachment; filename=\"__ _1_.pdf\"; filename*=UTF-8''%E7%AC%94%E8%AE%B0%20%221%22.pdf"
+        );
+        let hostile = content_disposition("a\r\nSet-Cookie: x=1\\.pdf");
+        assert!(HeaderValue::from_str(&hostile).is_ok());
+        assert!(!hostile.contains('\n'));
+    }
+
+    #[test]
+    fn job_ids_have_one_spelling() {
+        let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+        assert_eq!(parse_id(id).unwrap().to_string(), id);
+        for other in [&id.to_uppercase(), &id.replace('-', ""), &format!("{{{id}}}"), &format!("urn:uuid:{id}"), ""] {
+            assert_eq!(parse_id(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The deck's event stream.
+
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use futures_util::StreamExt as _;
+use http::StatusCode;
+use jobdeck::JobState;
+use jobdeck::store::{Actor, UserRole};
+use jobdeck_app::model::LiveUpdate;
+
+use crate::support::{Deck, get};
+
+struct Events {
+    body: BodyDataStream,
+    text: String,
+}
+
+impl Events {
+    async fn open(deck: &Deck, path: &str, cookie: &str) -> Self {
+        let request = get(path, Some(cookie)).body(Body::empty()).unwrap();
+        let response = tower::ServiceExt::oneshot(deck.router.clone(), request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        Self { body: response.into_body().into_data_stream(), text: String::new() }
+    }
+
+    /// The next event as text. `None` at the end of the stream.
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                return Some(event);
+            }
+            let chunk =
+                tokio::time::timeout(Duration::from_secs(20), self.body.next()).await.expect("an event within 20 s");
+            self.text.push_str(&String::from_utf8(chunk?.unwrap().to_vec()).unwrap());
+        }
+    }
+
+    /// The next update, past other events.
+    async fn update(&mut self) -> Option<LiveUpdate> {
+        loop {
+            let event = self.next().await?;
+            if event.contains("event: update") {
+                let data = event.lines().find_map(|line| line.strip_prefix("data: ")).expect("data");
+                return Some(serde_json::from_str(data).unwrap());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_the_present_and_goes_on_with_changes() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let (one, two) = (deck.enqueue().await, deck.enqueue().await);
+    let missing = "01a22b0e-9268-773c-b768-db5b8f4d3e27";
+    let mut events = Events::open(&deck, &format!("/live?ids={one},{two},{missing}"), &cookie).await;
+    assert_eq!(events.next().await.unwrap(), "retry: 2000");
+    let first = events.update().await.unwrap();
+    assert_eq!(first.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [one, two]);
+    assert_eq!(first.gone.len(), 1);
+    let begun = std::time::Instant::now();
+    deck.store.job_cancel(two, &Actor { name: "test".to_owned(), ..Actor::default() }).await.unwrap();
+    let second = events.update().await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2), "a change took {:?}", begun.elapsed());
+    assert_eq!((second.rows.len(), second.rows[0].id, second.rows[0].state), (1, two, JobState::Canceled));
+    assert!(second.rows[0].version > first.rows[1].version);
+    sqlx::query("delete from jobdeck.jobs where id = $1").bind(two).execute(deck.store.pool()).await.unwrap();
+    assert_eq!(events.update().await.unwrap().gone, [two]);
+}
+
+#[tokio::test]
+async fn counts_follow_the_filter() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    deck.enqueue().await;
+    let mut all = Events::open(&deck, "/live?counts=1", &cookie).await;
+    let mut other = Events::open(&deck, "/live?counts=1&type=export_markdown", &cookie).await;
+    let count = |update: Option<LiveUpdate>| serde_json::to_string(&update.unwrap().counts.unwrap()).unwrap();
+    let (before, none) = (count(all.update().await), count(other.update().await));
+    assert!(before.contains('1') && !none.contains('1'), "{before} {none}");
+    deck.enqueue().await;
+    let after = count(all.update().await);
+    assert!(after.contains('2'), "{after}");
+}
+
+#[tokio::test]
+async fn nonsense_is_refused() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let crowd = vec!["01a22b0e-9268-773c-b768-db5b8f4d3e27"; 201].join(",");
+    for query in ["ids=x", &format!("ids={crowd}")] {
+        assert_eq!(deck.get(&format!("/live?{query}"), Some(&cookie)).await.status, StatusCode::BAD_REQUEST);
+    }
+    assert_eq!(deck.get("/live?counts=1", None).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_user_has_six_streams_and_gets_places_back() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let mut open = Vec::new();
+    for _ in 0..6 {
+        open.push(Events::open(&deck, "/live?counts=1", &cookie).await);
+    }
+    let seventh = deck.get("/live?counts=1", Some(&cookie)).await;
+    assert_eq!(seventh.status, StatusCode::TOO_MANY_REQUESTS);
+    open.pop();
+    open.push(Events::open(&deck, "/live?counts=1", &cookie).await);
+    let other = deck.signed_in(UserRole::Admin).await;
+    open.push(Events::open(&deck, "/live?counts=1", &other).await);
+}
+
+#[tokio::test]
+async fn a_revoked_session_loses_its_stream_within_ten_seconds() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let id = deck.enqueue().await;
+    let mut events = Events::open(&deck, &format!("/live?ids={id}"), &cookie).await;
+    events.update().await.unwrap();
+    let begun = std::time::Instant::now();
+    sqlx::query("update jobdeck.users set disabled_at = now()").execute(deck.store.pool()).await.unwrap();
+    assert!(events.update().await.is_none(), "the stream ends");
+    assert!(begun.elapsed() < Duration::from_secs(11), "it took {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn watching_does_not_count_as_activity() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    sqlx::query("update jobdeck.sign_in_sessions set last_seen_at = now() - interval '10 minutes'")
+        .execute(deck.store.pool())
+        .await
+        .unwrap();
+    let seen = async || -> bool {
+        sqlx::query_scalar("select last_seen_at > now() - interval '1 minute' from jobdeck.sign_in_sessions")
+            .fetch_one(deck.store.pool())
+            .await
+            .unwrap()
+    };
+    let mut events = Events::open(&deck, "/live?counts=1", &cookie).await;
+    events.update().await.unwrap();
+    assert!(!seen().await);
+    deck.get("/jobs", Some(&cookie)).await;
+    assert!(seen().await);
+}
+
+#[tokio::test]
+async fn streams_end_at_once_when_the_deck_stops() {
+    let mut deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let id = deck.enqueue().await;
+    let mut events = Events::open(&deck, &format!("/live?ids={id}&counts=1"), &cookie).await;
+    events.update().await.unwrap();
+    deck.trigger.take().unwrap().stop();
+    let ended = tokio::time::timeout(Duration::from_secs(1), async { while events.next().await.is_some() {} }).await;
+    assert!(ended.is_ok(), "the stream is still open");
+}
+
+#[tokio::test]
+async fn nobody_watching_asks_nothing() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let id = deck.enqueue().await;
+    let queries = async || -> i64 {
+        sqlx::query_scalar(
+            "select coalesce(sum(xact_commit + xact_rollback), 0)::bigint from pg_stat_database
+             where datname = current_database()",
+        )
+        .fetch_one(deck.store.pool())
+        .await
+        .unwrap()
+    };
+    let mut events = Events::open(&deck, &format!("/live?ids={id}&counts=1"), &cookie).await;
+    events.update().await.unwrap();
+    drop(events);
+    // Sessions report their numbers once they have been idle for a second.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = queries().await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let n = queries().await - before;
+    assert!(n <= 4, "{n} transactions in 4 s without a viewer");
+}

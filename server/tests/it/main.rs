@@ -1,0 +1,10 @@
+//! The web half on real Postgres, called without a socket; and the binary itself.
+
+mod access;
+mod cli;
+mod cross_site;
+mod export;
+mod live;
+mod replies;
+mod sign_in;
+mod support;
