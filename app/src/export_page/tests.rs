@@ -151,7 +151,7 @@ fn running_stage_shows_its_percent_and_the_steps_before_it() {
     let html = page(&job, facts(), Locale::En);
     says(&html, &["<title>Uploading, 82\u{202f}% – Jobdeck</title>", "width=\"82%\"", "aria-valuenow=\"82\""]);
     let text = card_words(&job, facts(), Locale::En);
-    says(&text, &["82\u{202f}% of this step", "Waiting, done 6 s", "Generating, done 1 s", "1 min 23 s", "Uploading, now", "0:05"]);
+    says(&text, &["82 % of this step", "Waiting, done6 s", "Generating, done1 s", "Rendering, done1 min 23 s", "Uploading, now0:05"]);
     assert!(!page(&uploading(JobState::Running), facts(), Locale::En).contains("progressbar"));
 }
 

@@ -13,7 +13,7 @@ use jobdeck_app::ssr::Assets;
 use rust_embed::{Embed, EmbeddedFile};
 
 #[derive(Embed)]
-#[folder = "$CARGO_MANIFEST_DIR/../target/site"]
+#[folder = "../target/site"]
 #[allow_missing = true]
 struct Site;
 
