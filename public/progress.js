@@ -12,6 +12,8 @@
   let skew = 0; // server's clock minus this machine's, in ms
   let heard = Date.now(); // last sign of life from the server
   let source, poll, held, pressed = false;
+  let streamed = false; // whether streams get through here at all
+  let reopen = 0; // not before this time
 
   // Times: the server writes UTC, people read their own zone.
   const two = (n) => String(n).padStart(2, "0");
@@ -118,7 +120,7 @@
 
   const notice = (text) => {
     sign.hidden = !text;
-    const words = sign.lastElementChild;
+    const words = sign.querySelector("span");
     if (words.textContent !== text) words.textContent = text;
   };
   const alive = () => {
@@ -133,9 +135,13 @@
       if (answer.status === 404 || answer.status === 410) return location.reload();
       if (!answer.ok) return;
       const card = parse(await answer.text(), "export-live");
-      if (card) {
-        alive();
-        show(card);
+      if (!card) return;
+      alive();
+      show(card);
+      if (poll && streamed && !live.dataset.final) {
+        clearInterval(poll);
+        poll = 0;
+        open();
       }
     } catch {
       // The sign below says so.
@@ -155,8 +161,15 @@
   };
 
   const watch = setInterval(() => {
+    const silent = Date.now() - heard;
+    // A connection that broke without a word looks open for ever.
+    if (silent > 45000 && !poll && Date.now() > reopen) {
+      reopen = Date.now() + 30000;
+      source?.close();
+      open();
+    }
     if (navigator.onLine === false) notice(sign.dataset.offline);
-    else if (Date.now() - heard > 30000) notice(sign.dataset.quiet.replace("{time}", format(new Date(heard), "hms")));
+    else if (silent > 30000) notice(sign.dataset.quiet.replace("{time}", format(new Date(heard), "hms")));
   }, 1000);
 
   const open = () => {
@@ -171,7 +184,7 @@
       }
     }, 12000);
     source.addEventListener("card", (event) => {
-      opened = true;
+      opened = streamed = true;
       clearTimeout(blocked);
       alive();
       const card = parse(event.data, "export-live");
@@ -200,7 +213,7 @@
       }
     }, 0), true);
   }
-  addEventListener("online", () => poll && look());
+  addEventListener("online", look);
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && poll) look();
   });

@@ -10,7 +10,9 @@ use leptos_router::{SsrMode, path};
 use crate::clock::Clock;
 use crate::frame::Frame;
 use crate::model::PageFacts;
-use crate::pages::{demo::DemoPage, job::JobPage, jobs::JobsPage, not_found::NotFoundPage, set_up::SetUpPage, sign_in::SignInPage};
+use crate::pages::{
+    demo::DemoPage, job::JobPage, jobs::JobsPage, not_found::NotFoundPage, set_up::SetUpPage, sign_in::SignInPage,
+};
 
 /// The deck. Drawn whole on the server, then brought to life.
 #[component]

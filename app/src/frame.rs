@@ -69,12 +69,8 @@ struct Link {
 }
 
 fn links(locale: Locale, facts: &PageFacts) -> Vec<Link> {
-    let mut links = vec![Link {
-        href: "/jobs",
-        picture: "jobs",
-        name: locale.text("nav-jobs"),
-        short: locale.text("nav-jobs"),
-    }];
+    let mut links =
+        vec![Link { href: "/jobs", picture: "jobs", name: locale.text("nav-jobs"), short: locale.text("nav-jobs") }];
     if facts.allows(Permission::EnqueueJobs) {
         links.push(Link {
             href: "/demo",
@@ -100,7 +96,10 @@ impl Link {
 
 fn is_current(href: &'static str) -> impl Fn() -> Option<&'static str> + Copy + Send + Sync + 'static {
     let path = use_location().pathname;
-    move || path.with(|path| path.strip_prefix(href).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))).then_some("page")
+    move || {
+        path.with(|path| path.strip_prefix(href).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+            .then_some("page")
+    }
 }
 
 fn initials(name: &str) -> String {

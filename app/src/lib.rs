@@ -1,6 +1,8 @@
 //! Jobdeck's pages, components and server functions. Compiled twice: for the server (feature `ssr`), which draws whole
 //! pages, and for the browser (feature `hydrate`), which brings them to life.
 
+#![recursion_limit = "256"]
+
 mod app;
 mod clock;
 mod components;

@@ -64,9 +64,5 @@ fn content_policy(nonce: &str) -> String {
 /// Addresses come from our own manifest; quoted as JSON all the same.
 fn start_script(js: &str, wasm: &str) -> String {
     let quote = |text: &str| serde_json::Value::from(text).to_string().replace('<', "\\u003c");
-    format!(
-        "import({}).then(m=>m.default({{module_or_path:{}}}).then(()=>m.hydrate()))",
-        quote(js),
-        quote(wasm)
-    )
+    format!("import({}).then(m=>m.default({{module_or_path:{}}}).then(()=>m.hydrate()))", quote(js), quote(wasm))
 }

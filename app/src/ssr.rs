@@ -157,7 +157,9 @@ mod tests {
         for good in ["/", "/jobs?state=failed&q=a%20b", "/jobs/01a22b0e-9268-773c-b768-db5b8f4d3e27"] {
             assert_eq!(local_path(good), Some(good));
         }
-        for bad in ["", "jobs", "//evil.test", "/\\evil.test", "https://evil.test/", "/a\r\nb", "/a b", "/\u{e9}", "/a#b"] {
+        for bad in
+            ["", "jobs", "//evil.test", "/\\evil.test", "https://evil.test/", "/a\r\nb", "/a b", "/\u{e9}", "/a#b"]
+        {
             assert_eq!(local_path(bad), None, "{bad:?}");
         }
     }

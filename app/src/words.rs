@@ -53,8 +53,6 @@ pub(crate) fn stage(locale: Locale, types: &[TypeView], job_type: &str, stage: &
         .and_then(|known| known.stages.iter().find(|known| known.name == stage));
     match registered {
         Some(known) => known.label(locale).to_owned(),
-        None => {
-            locale.find(&format!("stage-{}", stage.replace('_', "-")), &[]).unwrap_or_else(|| stage.to_owned())
-        }
+        None => locale.find(&format!("stage-{}", stage.replace('_', "-")), &[]).unwrap_or_else(|| stage.to_owned()),
     }
 }

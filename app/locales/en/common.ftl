@@ -145,6 +145,6 @@ duration-minutes-seconds = { $m } min { $s } s
 duration-hours = { $h } h
 duration-hours-minutes = { $h } h { $m } min
 duration-days = { $d } d
-percent = { $n } %
+percent = { $n } %
 
 json-cut = Only the beginning is shown. The whole is { $size }.

@@ -38,7 +38,9 @@ pub(crate) fn retry_button(
     back: String,
     look: Look,
 ) -> impl IntoView {
-    let busy = move || action.pending().get() && action.input().with(|input| is_about(input.as_ref().map(|input| &input.id), id));
+    let busy = move || {
+        action.pending().get() && action.input().with(|input| is_about(input.as_ref().map(|input| &input.id), id))
+    };
     view! {
         <ActionForm action=action>
             {hidden(id, back)}
@@ -56,7 +58,9 @@ pub(crate) fn cancel_button(
     back: String,
     look: Look,
 ) -> impl IntoView {
-    let busy = move || action.pending().get() && action.input().with(|input| is_about(input.as_ref().map(|input| &input.id), id));
+    let busy = move || {
+        action.pending().get() && action.input().with(|input| is_about(input.as_ref().map(|input| &input.id), id))
+    };
     view! {
         <ActionForm action=action>
             {hidden(id, back)}

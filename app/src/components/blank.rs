@@ -49,7 +49,8 @@ pub(crate) fn error_view(locale: Locale, error: &AppError, again: String) -> imp
 
 /// Grey lines while a list is read; named after 300 ms by the page.
 pub(crate) fn skeleton(label: String) -> impl IntoView {
-    let lines = (0..8).map(|_| view! { <div class="row h-10"><span class="skel w-24"></span><span class="skel w-48"></span></div> });
+    let lines = (0..8)
+        .map(|_| view! { <div class="row h-10"><span class="skel w-24"></span><span class="skel w-48"></span></div> });
     view! {
         <div class="page" aria-busy="true">
             <p class="visually-hidden">{label}</p>

@@ -41,7 +41,8 @@ fn split(json: &str) -> Vec<(&'static str, &str)> {
                 if bytes.get(at) == Some(&b':') { "k" } else { "s" }
             }
             b'-' | b'0'..=b'9' | b'a'..=b'z' => {
-                while at < bytes.len() && (bytes[at].is_ascii_alphanumeric() || matches!(bytes[at], b'-' | b'+' | b'.')) {
+                while at < bytes.len() && (bytes[at].is_ascii_alphanumeric() || matches!(bytes[at], b'-' | b'+' | b'.'))
+                {
                     at += 1;
                 }
                 "n"

@@ -14,11 +14,8 @@ pub(crate) fn live_switch(locale: Locale, live: Live) -> impl IntoView {
         LiveState::Off => ("lost", locale.text("live-off")),
     };
     let button = move || {
-        let (picture, label) = if live.is_paused() {
-            ("play", locale.text("live-resume"))
-        } else {
-            ("pause", locale.text("live-pause"))
-        };
+        let (picture, label) =
+            if live.is_paused() { ("play", locale.text("live-resume")) } else { ("pause", locale.text("live-pause")) };
         view! {
             <button type="button" aria-label=label.clone() title=label on:click=move |_| live.toggle()>
                 {icon_small(picture)}

@@ -8,7 +8,10 @@ use crate::format;
 use crate::i18n::Locale;
 
 /// `3 s ago` or `in 2 min`, with the absolute time in the title.
-pub(crate) fn relative_time(locale: Locale, at: impl Fn() -> DateTime<Utc> + Copy + Send + Sync + 'static) -> impl IntoView {
+pub(crate) fn relative_time(
+    locale: Locale,
+    at: impl Fn() -> DateTime<Utc> + Copy + Send + Sync + 'static,
+) -> impl IntoView {
     let clock = use_clock();
     view! {
         <time

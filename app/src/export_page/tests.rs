@@ -98,7 +98,8 @@ fn view(job: &Job, facts: ExportFacts) -> ExportView {
 }
 
 fn page(job: &Job, facts: ExportFacts, locale: Locale) -> String {
-    let assets = Assets { css: "/assets/app.css".into(), progress_js: "/assets/progress.js".into(), ..Assets::default() };
+    let assets =
+        Assets { css: "/assets/app.css".into(), progress_js: "/assets/progress.js".into(), ..Assets::default() };
     let frame = Frame { locale, theme: None, assets: &assets, nonce: "n0nce" };
     render_page(&view(job, facts), &frame, None)
 }
@@ -132,7 +133,10 @@ fn says(text: &str, parts: &[&str]) {
 fn waiting_tells_place_and_estimate() {
     let facts = || ExportFacts { ahead: Some(3), slots: 1, run_seconds: Some((18.0, 28.0)), ..facts() };
     let text = card_words(&pending(), facts(), Locale::En);
-    says(&text, &["Waiting in line", "4th", "3 ahead of you", "1–2 min", "usually 15–30 s of work", "Cancel this export"]);
+    says(
+        &text,
+        &["Waiting in line", "4th", "3 ahead of you", "1–2 min", "usually 15–30 s of work", "Cancel this export"],
+    );
     let text = card_words(&pending(), facts(), Locale::ZhCn);
     says(&text, &["正在排队", "第 4 位", "前面还有 3 个", "1–2 分钟", "取消导出"]);
     says(&page(&pending(), facts(), Locale::En), &["<title>Waiting, 4th in line – Jobdeck</title>"]);
@@ -151,7 +155,16 @@ fn running_stage_shows_its_percent_and_the_steps_before_it() {
     let html = page(&job, facts(), Locale::En);
     says(&html, &["<title>Uploading, 82\u{202f}% – Jobdeck</title>", "width=\"82%\"", "aria-valuenow=\"82\""]);
     let text = card_words(&job, facts(), Locale::En);
-    says(&text, &["82 % of this step", "Waiting, done6 s", "Generating, done1 s", "Rendering, done1 min 23 s", "Uploading, now0:05"]);
+    says(
+        &text,
+        &[
+            "82 % of this step",
+            "Waiting, done6 s",
+            "Generating, done1 s",
+            "Rendering, done1 min 23 s",
+            "Uploading, now0:05",
+        ],
+    );
     assert!(!page(&uploading(JobState::Running), facts(), Locale::En).contains("progressbar"));
 }
 
@@ -170,11 +183,8 @@ fn retry_tells_when_and_why() {
     assert!(!text.contains("operator"), "{text}");
     let due = ExportFacts { now: at(140), ahead: Some(1), ..facts() };
     says(&card_words(&job, due, Locale::En), &["starts as soon as a machine is free", "2nd"]);
-    let limited = Job {
-        error_class: Some(FailureClass::RateLimited),
-        error_code: Some(code::SLOW_DOWN.to_owned()),
-        ..job
-    };
+    let limited =
+        Job { error_class: Some(FailureClass::RateLimited), error_code: Some(code::SLOW_DOWN.to_owned()), ..job };
     says(&card_words(&limited, facts(), Locale::En), &["The service is busy. We will try again at 14:02"]);
     says(&card_words(&limited, facts(), Locale::ZhCn), &["服务繁忙，将于 14:02 重试"]);
 }
@@ -294,13 +304,9 @@ fn problems_read_the_same_for_what_is_not_there_and_what_is_not_yours() {
     for locale in Locale::ALL {
         let frame = Frame { locale, theme: Some(Theme::Dark), assets: &assets, nonce: "n" };
         let id = pending().id;
-        for problem in [
-            Problem::LinkInvalid,
-            Problem::LinkExpired,
-            Problem::NotReady(id),
-            Problem::FileGone(id),
-            Problem::Trouble,
-        ] {
+        for problem in
+            [Problem::LinkInvalid, Problem::LinkExpired, Problem::NotReady(id), Problem::FileGone(id), Problem::Trouble]
+        {
             let html = render_problem(problem, &frame, "/e/x\"><script>");
             assert!(!html.contains("<script"), "{html}");
             assert!(html.contains("data-theme=\"dark\""));

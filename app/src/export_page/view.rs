@@ -38,8 +38,8 @@ fn time(at: DateTime<Utc>, clock: Clock, locale: Locale) -> AnyView {
         (Clock::Second, _) => ("hms", at.format("%H:%M:%S").to_string()),
         (Clock::Day, Locale::En) => ("day", at.format("%a %-d %b %Y, %H:%M").to_string()),
         (Clock::Day, Locale::ZhCn) => {
-            let weekday = ["周一", "周二", "周三", "周四", "周五", "周六", "周日"]
-                [at.weekday().num_days_from_monday() as usize];
+            let weekday =
+                ["周一", "周二", "周三", "周四", "周五", "周六", "周日"][at.weekday().num_days_from_monday() as usize];
             let (year, month, day) = (at.year(), at.month(), at.day());
             ("day", format!("{year} 年 {month} 月 {day} 日（{weekday}）{}", at.format("%H:%M")))
         }
@@ -174,8 +174,7 @@ fn lead(export: &ExportView, locale: Locale) -> AnyView {
         }
         JobState::Failed => {
             let error_code = export.error_code.as_deref().unwrap_or("other");
-            let text =
-                words::failure(locale, export.error_class, error_code, &export.error_params, export.attempt);
+            let text = words::failure(locale, export.error_class, error_code, &export.error_params, export.attempt);
             let again = words::would_fail_again(export).then(|| {
                 let gap = if locale == Locale::En { " " } else { "" };
                 format!("{gap}{}", locale.text("export-same-again"))
@@ -413,10 +412,9 @@ fn stage_item(export: &ExportView, locale: Locale, index: usize, step: Step) -> 
         _ => (index + 1..=STAGES.len()).find_map(entered).or(export.finished_at),
     };
     let aside: AnyView = match step {
-        Step::Done if name != "downloadable" => entered(index)
-            .zip(ended())
-            .map(|(from, to)| words::duration(locale, from, to))
-            .into_any(),
+        Step::Done if name != "downloadable" => {
+            entered(index).zip(ended()).map(|(from, to)| words::duration(locale, from, to)).into_any()
+        }
         Step::Here => timed(locale, "export-since", export.waits_since, Clock::Second),
         Step::Now => entered(index)
             .or(export.started_at)
@@ -441,9 +439,7 @@ fn stage_item(export: &ExportView, locale: Locale, index: usize, step: Step) -> 
             let text = locale.format("export-step-interrupted", &numbers(export.attempt + 1));
             sentence(&text, time(at, Clock::Minute, locale))
         }),
-        Step::Now if export.attempt > 1 => {
-            Some(locale.format("export-step-try", &numbers(export.attempt)).into_any())
-        }
+        Step::Now if export.attempt > 1 => Some(locale.format("export-step-try", &numbers(export.attempt)).into_any()),
         Step::Done if name == "downloadable" => {
             Some(timed(locale, "export-step-until", export.facts.link_expires_at, Clock::Day))
         }
@@ -473,10 +469,9 @@ fn notes(export: &ExportView, locale: Locale) -> Vec<AnyView> {
         JobState::Pending | JobState::Running | JobState::Retrying if !export.is_canceling => {
             vec![note("info", until("export-note-close"))]
         }
-        JobState::Succeeded => vec![
-            note("clock", until("export-note-until")),
-            note("lock", locale.text("export-note-anyone").into_any()),
-        ],
+        JobState::Succeeded => {
+            vec![note("clock", until("export-note-until")), note("lock", locale.text("export-note-anyone").into_any())]
+        }
         JobState::Failed => {
             let reference = locale.format("export-note-reference", &[("ref", SLOT.to_string().into())]);
             let short = export.job_id.short();
@@ -498,20 +493,21 @@ pub(super) fn banner(text: &str) -> impl IntoView + use<> {
 /// Where the script says that the page is not live. Hidden until then.
 pub(super) fn sign(locale: Locale) -> impl IntoView {
     let quiet = locale.format("export-sign-quiet", &[("time", "{time}".into())]);
+    // Hidden from outside: a callout's own display would win over the attribute.
     view! {
-        <p
-            class="callout tint"
+        <div
             id="export-sign"
             role="status"
-            data-state="retrying"
             hidden
             data-offline=locale.text("export-sign-offline")
             data-quiet=quiet
             data-polling=locale.text("export-sign-polling")
         >
-            {icon("wifi-off", "i")}
-            <span></span>
-        </p>
+            <p class="callout tint" data-state="retrying">
+                {icon("wifi-off", "i")}
+                <span></span>
+            </p>
+        </div>
     }
 }
 
@@ -555,8 +551,8 @@ pub(super) fn top(locale: Locale, lang_path: &str) -> impl IntoView + use<> {
 /// Which zone the times are in.
 pub(super) fn foot(locale: Locale, has_times: bool) -> impl IntoView {
     let local = locale.format("export-times-local", &[("zone", "{zone}".into())]);
-    let zone = has_times
-        .then(|| view! { <span id="export-zone" data-local=local>{locale.text("export-times-utc")}</span> });
+    let zone =
+        has_times.then(|| view! { <span id="export-zone" data-local=local>{locale.text("export-times-utc")}</span> });
     view! { <footer class="export-foot">{zone}</footer> }
 }
 

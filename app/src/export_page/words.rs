@@ -130,10 +130,8 @@ pub(super) fn window_title(export: &ExportView, locale: Locale) -> String {
             }
             _ => locale.text("export-short-waiting"),
         },
-        (JobState::Running, Some(percent)) if !export.is_canceling => locale.format(
-            "export-short-percent",
-            &[("stage", heading(export, locale).into()), ("percent", percent.into())],
-        ),
+        (JobState::Running, Some(percent)) if !export.is_canceling => locale
+            .format("export-short-percent", &[("stage", heading(export, locale).into()), ("percent", percent.into())]),
         (JobState::Failed, _) => locale.text("export-short-failed"),
         (JobState::Canceled, _) => locale.text("export-short-canceled"),
         _ => heading(export, locale),

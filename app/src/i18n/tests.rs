@@ -79,7 +79,8 @@ fn every_key_in_the_code_has_a_message() {
                 let Some(rest) = rest.trim_start().strip_prefix('"') else { continue };
                 let key = rest.split('"').next().unwrap_or_default();
                 // Other functions have these names too; message keys are lower-case words with hyphens.
-                let is_key = key.contains('-') && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+                let is_key = key.contains('-')
+                    && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
                 if is_key || call == ".text(" {
                     assert!(known.contains_key(key), "{}: no message {key:?}", path.display());
                     n_keys += 1;

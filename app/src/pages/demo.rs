@@ -29,7 +29,7 @@ pub(crate) fn DemoPage() -> impl IntoView {
     }
 }
 
-fn form(locale: Locale, may_enqueue: bool) -> impl IntoView {
+fn form(locale: Locale, may_enqueue: bool) -> AnyView {
     let (title, document) = sample(locale);
     let text_field = NodeRef::<Textarea>::new();
     let title_field = NodeRef::<Input>::new();
@@ -98,9 +98,15 @@ fn form(locale: Locale, may_enqueue: bool) -> impl IntoView {
             </div>
         </form>
     }
+    .into_any()
 }
 
-fn format_choice(value: &'static str, name: &'static str, hint: String, chosen: RwSignal<&'static str>) -> impl IntoView {
+fn format_choice(
+    value: &'static str,
+    name: &'static str,
+    hint: String,
+    chosen: RwSignal<&'static str>,
+) -> impl IntoView {
     view! {
         <label class="opt">
             <input
@@ -120,10 +126,14 @@ fn format_choice(value: &'static str, name: &'static str, hint: String, chosen: 
 }
 
 /// What may go wrong on purpose, so that people can see what happens then.
-fn mishaps(locale: Locale) -> impl IntoView {
+fn mishaps(locale: Locale) -> AnyView {
     let choices = [
         ("none", locale.text("demo-mishap-none"), String::new()),
-        ("storage_fails_twice", locale.text("demo-mishap-storage-fails"), locale.text("demo-mishap-storage-fails-hint")),
+        (
+            "storage_fails_twice",
+            locale.text("demo-mishap-storage-fails"),
+            locale.text("demo-mishap-storage-fails-hint"),
+        ),
         ("slow_down", locale.text("demo-mishap-slow-down"), locale.text("demo-mishap-slow-down-hint")),
         (
             "storage_refuses_once",
@@ -162,6 +172,7 @@ fn mishaps(locale: Locale) -> impl IntoView {
             </fieldset>
         </details>
     }
+    .into_any()
 }
 
 /// A button that reads a file into the text. Needs script, so it appears with it.

@@ -37,15 +37,15 @@ pub(crate) fn JobPage() -> impl IntoView {
             {move || {
                 job.get()
                     .map(|answer| match answer {
-                        Ok(view) => loaded(locale, view).into_any(),
-                        Err(error) => broken(locale, &id.get_untracked(), &error).into_any(),
+                        Ok(view) => loaded(locale, view),
+                        Err(error) => broken(locale, &id.get_untracked(), &error),
                     })
             }}
         </Transition>
     }
 }
 
-fn broken(locale: Locale, id: &str, error: &AppError) -> impl IntoView + use<> {
+fn broken(locale: Locale, id: &str, error: &AppError) -> AnyView {
     #[cfg(feature = "ssr")]
     crate::ssr::set_status(error.status());
     let view = if *error == AppError::NotFound {
@@ -63,12 +63,13 @@ fn broken(locale: Locale, id: &str, error: &AppError) -> impl IntoView + use<> {
         <header class="page-head"><h1>{title}</h1></header>
         {view}
     }
+    .into_any()
 }
 
 /// The job as shown; newer versions replace it, older ones never do.
 type Shown = RwSignal<JobView>;
 
-fn loaded(locale: Locale, view: JobView) -> impl IntoView {
+fn loaded(locale: Locale, view: JobView) -> AnyView {
     let clock = use_clock();
     clock.set(view.now);
     let id = view.row.id;
@@ -105,9 +106,8 @@ fn loaded(locale: Locale, view: JobView) -> impl IntoView {
 
     let retry = ServerAction::<RetryJob>::new();
     let cancel = ServerAction::<CancelJob>::new();
-    let notice = RwSignal::new(
-        parameter(&use_location().search.get_untracked(), "notice").and_then(|word| Notice::read(&word)),
-    );
+    let notice =
+        RwSignal::new(parameter(&use_location().search.get_untracked(), "notice").and_then(|word| Notice::read(&word)));
     let tell = move |answer: Result<ActionView, AppError>| {
         notice.set(Some(match answer {
             Ok(view) => view.notice,
@@ -156,9 +156,10 @@ fn loaded(locale: Locale, view: JobView) -> impl IntoView {
             </div>
         </div>
     }
+    .into_any()
 }
 
-fn crumbs(locale: Locale, short: String, live: Live) -> impl IntoView {
+fn crumbs(locale: Locale, short: String, live: Live) -> AnyView {
     view! {
         <header class="page-head border-b-0 pb-0">
             <nav aria-label=locale.text("job-crumbs")>
@@ -170,6 +171,7 @@ fn crumbs(locale: Locale, short: String, live: Live) -> impl IntoView {
             <div class="tools">{live_switch(locale, live)}</div>
         </header>
     }
+    .into_any()
 }
 
 /// A panel with a heading. `id` names the heading.

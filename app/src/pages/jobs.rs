@@ -50,8 +50,8 @@ pub(crate) fn JobsPage() -> impl IntoView {
                     .map(|answer| {
                         let query = query.get_untracked();
                         match answer {
-                            Ok(view) => loaded(locale, query, view).into_any(),
-                            Err(error) => broken(locale, &query, &error).into_any(),
+                            Ok(view) => loaded(locale, query, view),
+                            Err(error) => broken(locale, &query, &error),
                         }
                     })
             }}
@@ -59,7 +59,7 @@ pub(crate) fn JobsPage() -> impl IntoView {
     }
 }
 
-fn broken(locale: Locale, query: &JobQuery, error: &crate::AppError) -> impl IntoView + use<> {
+fn broken(locale: Locale, query: &JobQuery, error: &crate::AppError) -> AnyView {
     #[cfg(feature = "ssr")]
     crate::ssr::set_status(error.status());
     view! {
@@ -67,6 +67,7 @@ fn broken(locale: Locale, query: &JobQuery, error: &crate::AppError) -> impl Int
         {filter_bar(locale, query, &[])}
         {error_view(locale, error, query.href())}
     }
+    .into_any()
 }
 
 /// Rows on screen. They change in place; none is added or moved.
@@ -103,7 +104,7 @@ impl Rows {
     }
 }
 
-fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> impl IntoView {
+fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
     let clock = use_clock();
     clock.set(view.now);
     let rows = Rows::new(&view.rows);
@@ -209,6 +210,7 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> impl IntoView {
         {filter_bar(locale, &query, &view.types)}
         {body}
     }
+    .into_any()
 }
 
 fn live_address(query: &JobQuery, ids: &[JobId]) -> String {
@@ -222,7 +224,7 @@ fn live_address(query: &JobQuery, ids: &[JobId]) -> String {
     address
 }
 
-fn tabs(locale: Locale, query: &JobQuery, counts: RwSignal<StateCountsView>) -> impl IntoView + use<> {
+fn tabs(locale: Locale, query: &JobQuery, counts: RwSignal<StateCountsView>) -> AnyView {
     let tab = |state: Option<JobState>, name: String, mark: Option<&'static str>| {
         let current = (query.state == state).then_some("page");
         let n = move || format::count(counts.get().of(state));
@@ -245,10 +247,11 @@ fn tabs(locale: Locale, query: &JobQuery, counts: RwSignal<StateCountsView>) -> 
             {states}
         </nav>
     }
+    .into_any()
 }
 
 /// Type and free text: a form that works without script, and with it also when a field changes.
-fn filter_bar(locale: Locale, query: &JobQuery, types: &[TypeView]) -> impl IntoView + use<> {
+fn filter_bar(locale: Locale, query: &JobQuery, types: &[TypeView]) -> AnyView {
     let navigate = use_navigate();
     let kept = query.clone();
     let job_type = RwSignal::new(query.job_type.clone().unwrap_or_default());
@@ -324,13 +327,15 @@ fn filter_bar(locale: Locale, query: &JobQuery, types: &[TypeView]) -> impl Into
             {is_narrowed.then(|| view! { <a class="btn ghost min-h-9" href=clear>{locale.text("jobs-filter-clear")}</a> })}
         </form>
     }
+    .into_any()
 }
 
 /// No rows: because there are no jobs, because the filter lets none through, or because the page is past the end.
 fn empty(locale: Locale, query: &JobQuery, view: &JobListView) -> impl IntoView + use<> {
     if !query.is_at_start() {
         let link = view! { <a class="btn" href=query.from_start().href()>{locale.text("jobs-to-newest")}</a> };
-        return blank("jobs", locale.text("jobs-past-end"), locale.text("jobs-past-end-text"), link.into_any()).into_any();
+        return blank("jobs", locale.text("jobs-past-end"), locale.text("jobs-past-end-text"), link.into_any())
+            .into_any();
     }
     match view.n_unfiltered.filter(|n| *n > 0) {
         Some(n) => {
@@ -346,11 +351,13 @@ fn empty(locale: Locale, query: &JobQuery, view: &JobListView) -> impl IntoView 
     }
 }
 
-fn pager(locale: Locale, query: &JobQuery, view: &JobListView, counts: RwSignal<StateCountsView>) -> impl IntoView + use<> {
+fn pager(locale: Locale, query: &JobQuery, view: &JobListView, counts: RwSignal<StateCountsView>) -> AnyView {
     let first = view.rows.first().map(|row| (row.id, row.created_at));
     let last = view.rows.last().map(|row| (row.id, row.created_at));
-    let newer = first.filter(|_| view.has_newer).map(|(id, _)| JobQuery { before: Some(id), ..query.from_start() }.href());
-    let older = last.filter(|_| view.has_older).map(|(id, _)| JobQuery { after: Some(id), ..query.from_start() }.href());
+    let newer =
+        first.filter(|_| view.has_newer).map(|(id, _)| JobQuery { before: Some(id), ..query.from_start() }.href());
+    let older =
+        last.filter(|_| view.has_older).map(|(id, _)| JobQuery { after: Some(id), ..query.from_start() }.href());
     let state = query.state;
     let sizes: Vec<_> = ROW_CHOICES
         .into_iter()
@@ -382,6 +389,7 @@ fn pager(locale: Locale, query: &JobQuery, view: &JobListView, counts: RwSignal<
             </div>
         </footer>
     }
+    .into_any()
 }
 
 fn step(href: Option<String>, word: String, back: bool) -> impl IntoView {
@@ -393,7 +401,9 @@ fn step(href: Option<String>, word: String, back: bool) -> impl IntoView {
         }
     };
     match href {
-        Some(href) => view! { <a class="btn sm" href=href rel=if back { "prev" } else { "next" }>{content()}</a> }.into_any(),
+        Some(href) => {
+            view! { <a class="btn sm" href=href rel=if back { "prev" } else { "next" }>{content()}</a> }.into_any()
+        }
         None => view! { <a class="btn sm" role="link" aria-disabled="true">{content()}</a> }.into_any(),
     }
 }

@@ -26,14 +26,14 @@ pub(crate) fn SetUpPage() -> impl IntoView {
         <div class="centre">
             <main class="auth-card" id="main" tabindex="-1">
                 {brand()}
-                {if works { form(locale, token, error).into_any() } else { closed(locale).into_any() }}
+                {if works { form(locale, token, error) } else { closed(locale) }}
             </main>
             {foot()}
         </div>
     }
 }
 
-fn form(locale: Locale, token: String, error: Option<String>) -> impl IntoView {
+fn form(locale: Locale, token: String, error: Option<String>) -> AnyView {
     let hint = locale.format("set-up-password-hint", &[("n", MIN_PASSWORD_CHARS.into())]);
     view! {
         <div>
@@ -69,10 +69,11 @@ fn form(locale: Locale, token: String, error: Option<String>) -> impl IntoView {
             <button class="btn primary min-h-10" type="submit">{locale.text("set-up-submit")}</button>
         </form>
     }
+    .into_any()
 }
 
 /// The link is wrong, too old or used up, or there is a user already.
-fn closed(locale: Locale) -> impl IntoView {
+fn closed(locale: Locale) -> AnyView {
     view! {
         <div>
             <h1 class="text-2xl">{locale.text("set-up-closed-title")}</h1>
@@ -83,6 +84,7 @@ fn closed(locale: Locale) -> impl IntoView {
         <p>{locale.text("set-up-closed-sign-in")}</p>
         <a class="btn min-h-10" href="/sign-in" rel="external">{locale.text("sign-in")}</a>
     }
+    .into_any()
 }
 
 fn set_up_error(locale: Locale, code: &str) -> String {

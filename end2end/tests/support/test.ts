@@ -45,7 +45,7 @@ export const test = base.extend<TestFixtures, WorkerFixtures>({
     await use((pattern) => expected.push(pattern));
   },
 
-  visit: async ({ browser, deck, expectFault: _ }, use, info) => {
+  visit: async ({ browser, deck, hasScript, expectFault: _ }, use, info) => {
     const faults: string[] = [];
     const contexts: BrowserContext[] = [];
     await use(async (who, path, options = {}) => {
@@ -53,7 +53,7 @@ export const test = base.extend<TestFixtures, WorkerFixtures>({
       const context = await browser.newContext({ baseURL: deck.url, storageState, ...options });
       contexts.push(context);
       await context.addInitScript(reportPolicyViolations);
-      context.on("page", (page) => watch(page, faults));
+      context.on("page", (page) => watch(page, faults, hasScript));
       const page = await context.newPage();
       if (path) await page.goto(path);
       return page;
@@ -78,7 +78,7 @@ function reportPolicyViolations(): void {
 }
 
 /** Collects errors on the console, uncaught errors and requests that failed. */
-function watch(page: Page, faults: string[]): void {
+function watch(page: Page, faults: string[], hasScript: boolean): void {
   page.on("console", (message) => {
     const text = message.text();
     if (message.type() === "error" || /hydration|panicked/i.test(text)) {
@@ -88,8 +88,10 @@ function watch(page: Page, faults: string[]): void {
   page.on("pageerror", (error) => faults.push(`${page.url()}: uncaught: ${error.stack ?? error.message}`));
   page.on("requestfailed", (request) => {
     const why = request.failure()?.errorText ?? "";
-    // Leaving a page ends its streams; a download ends its navigation.
-    if (why !== "net::ERR_ABORTED") faults.push(`${page.url()}: request: ${request.method()} ${request.url()} ${why}`);
+    // Leaving a page ends its streams; a download ends its navigation. Chromium with script switched off refuses to load
+    // scripts ahead of time, and calls that the content policy.
+    const isUnwanted = why === "csp" && !hasScript && request.resourceType() === "script";
+    if (why !== "net::ERR_ABORTED" && !isUnwanted) faults.push(`${page.url()}: request: ${request.method()} ${request.url()} ${why}`);
   });
   page.on("crash", () => faults.push(`${page.url()}: the page crashed`));
 }

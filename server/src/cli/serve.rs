@@ -1,5 +1,6 @@
 //! `serve`, `web` and `work`: runs until told to stop, then stops in order.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -9,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::users::new_setup_link;
-use crate::config::{DatabaseConfig, HttpArgs, HttpConfig, WorkerConfig};
+use crate::config::{BaseUrl, DatabaseConfig, HttpArgs, HttpConfig, WorkerConfig};
 use crate::database::Database;
 use crate::http::serve::serve;
 use crate::job_types;
@@ -85,8 +86,7 @@ async fn run_halves(
             serve(listener, app, stop, REQUEST_GRACE).await;
             Ok(())
         });
-        println!("Jobdeck is at {base_url}");
-        print_setup_link(&database.store, &base_url).await?;
+        announce(&database.store, &base_url).await?;
     }
     let mut outcome = Ok(());
     while let Some(half) = halves.join_next().await {
@@ -108,11 +108,17 @@ fn build_worker(database: &Database, config: &DatabaseConfig, worker: &WorkerCon
     Ok(job_types::register(builder, storage).build()?)
 }
 
-/// On standard output only: whoever has this link becomes admin, so it must not reach a log.
-async fn print_setup_link(store: &Store, base_url: &crate::config::BaseUrl) -> anyhow::Result<()> {
+/// Tells the address and, while nobody can sign in, the link for the first admin. On standard output only: whoever has the
+/// link becomes admin, so it must not reach a log.
+async fn announce(store: &Store, base_url: &BaseUrl) -> anyhow::Result<()> {
+    let mut text = format!("Jobdeck is at {base_url}\n");
     if let Some(link) = new_setup_link(store, base_url).await? {
-        println!("First sign-in, works once within 15 minutes: {link}");
-        println!("(`jobdeck users setup-link` prints a fresh one.)");
+        text.push_str(&format!("First sign-in, works once within 15 minutes: {link}\n"));
+        text.push_str("(`jobdeck users setup-link` prints a fresh one.)\n");
+    }
+    // A deck goes on without anyone who reads its output.
+    if let Err(error) = std::io::stdout().write_all(text.as_bytes()) {
+        tracing::warn!(%error, "cannot print the address");
     }
     Ok(())
 }
@@ -128,7 +134,7 @@ fn listen_for_signals(trigger: ShutdownTrigger) -> anyhow::Result<()> {
                 _ = terminate.recv() => {}
             }
             if is_first {
-                tracing::info!("stopping; once more to stop at once");
+                tracing::info!("stopping; a second signal stops at once");
                 trigger.stop();
             } else {
                 eprintln!("stopped at once");

@@ -68,7 +68,8 @@ pub(super) async fn robots() -> &'static str {
 fn serve(path: &str, request: &HeaderMap) -> Response {
     // Only what the build made is served: no folder, no compressed file under its own name.
     let is_variant = path.ends_with(".br") || path.ends_with(".gz");
-    let Some(plain) = Site::get(path).filter(|_| !is_variant) else {
+    let is_plain = !is_variant && path.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
+    let Some(plain) = is_plain.then(|| Site::get(path)).flatten() else {
         return (StatusCode::NOT_FOUND, "not found\n").into_response();
     };
     let etag = HeaderValue::from_str(&format!("\"{}\"", hex(&plain.metadata.sha256_hash()[..16]))).ok();

@@ -21,21 +21,26 @@ pub(super) fn attempts(locale: Locale, job: Shown) -> impl IntoView {
                 {locale.text("job-attempts")} " " <span class="faint">{locale.text("job-attempts-order")}</span>
             };
             let newest = job.with_untracked(|job| job.attempts.first().map(|attempt| attempt.token));
-            panel("h-attempts", heading, None, view! {
-                <div class="attempt-list">
-                    <For
-                        each=move || job.with(|job| job.attempts.clone())
-                        key=|attempt| attempt.token
-                        children=move |attempt| one(locale, job, attempt, newest)
-                    />
-                </div>
-            }
-            .into_any())
+            panel(
+                "h-attempts",
+                heading,
+                None,
+                view! {
+                    <div class="attempt-list">
+                        <For
+                            each=move || job.with(|job| job.attempts.clone())
+                            key=|attempt| attempt.token
+                            children=move |attempt| one(locale, job, attempt, newest)
+                        />
+                    </div>
+                }
+                .into_any(),
+            )
         })
     }
 }
 
-fn one(locale: Locale, job: Shown, attempt: AttemptView, newest: Option<i64>) -> impl IntoView {
+fn one(locale: Locale, job: Shown, attempt: AttemptView, newest: Option<i64>) -> AnyView {
     let clock = use_clock();
     let ended = attempt.ended_at;
     let first_line = attempt.error.as_deref().and_then(|error| error.lines().next()).unwrap_or_default().to_owned();
@@ -100,4 +105,5 @@ fn one(locale: Locale, job: Shown, attempt: AttemptView, newest: Option<i64>) ->
             </div>
         </details>
     }
+    .into_any()
 }

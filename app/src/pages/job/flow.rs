@@ -75,8 +75,8 @@ pub(super) fn flow(locale: Locale, job: Shown) -> impl IntoView {
             .filter(|(place, _)| left_out == 0 || *place < 2 || *place >= 2 + left_out)
             .map(|(place, step)| {
                 let is_now = place + 1 == n;
-                let skipped = (left_out > 0 && place == 2 + left_out)
-                    .then(|| view! { <span class="faint">"…"</span> {arrow()} });
+                let skipped =
+                    (left_out > 0 && place == 2 + left_out).then(|| view! { <span class="faint">"…"</span> {arrow()} });
                 view! {
                     {(place > 0).then(arrow)}
                     {skipped}

@@ -17,7 +17,7 @@ pub(super) fn head(
     state: Memo<JobState>,
     retry: ServerAction<RetryJob>,
     cancel: ServerAction<CancelJob>,
-) -> impl IntoView {
+) -> AnyView {
     let stage = move || {
         job.with(|job| {
             let name = job.row.stage.as_ref().filter(|_| job.row.state != JobState::Succeeded)?;
@@ -55,6 +55,7 @@ pub(super) fn head(
             {flow(locale, job)}
         </div>
     }
+    .into_any()
 }
 
 fn actions(

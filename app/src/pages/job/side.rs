@@ -9,7 +9,7 @@ use crate::i18n::Locale;
 use crate::model::{AuditView, JobView};
 use crate::words;
 
-pub(super) fn side(locale: Locale, job: Shown) -> impl IntoView {
+pub(super) fn side(locale: Locale, job: Shown) -> AnyView {
     let details = view! {
         <div class="panel-body">
             <dl class="props">{move || job.with(|job| details(locale, job))}</dl>
@@ -23,7 +23,12 @@ pub(super) fn side(locale: Locale, job: Shown) -> impl IntoView {
             let body = job.with_untracked(|job| {
                 job.result.as_ref().map(|result| json_view(locale, result, locale.text("job-result-label")))
             });
-            panel("h-result", locale.text("job-result"), None, view! { <div class="panel-body stack">{body}</div> }.into_any())
+            panel(
+                "h-result",
+                locale.text("job-result"),
+                None,
+                view! { <div class="panel-body stack">{body}</div> }.into_any(),
+            )
         })
     };
     let trail = view! {
@@ -38,6 +43,7 @@ pub(super) fn side(locale: Locale, job: Shown) -> impl IntoView {
         {panel("h-payload", locale.text("job-payload"), None, view! { <div class="panel-body stack">{payload}</div> }.into_any())}
         {panel("h-audit", locale.text("job-audit"), None, trail.into_any())}
     }
+    .into_any()
 }
 
 fn details(locale: Locale, job: &JobView) -> Vec<AnyView> {
@@ -49,7 +55,10 @@ fn details(locale: Locale, job: &JobView) -> Vec<AnyView> {
         pair(
             locale.text("detail-queue"),
             locale
-                .format("detail-queue-priority", &[("queue", row.queue.as_str().into()), ("priority", job.priority.into())])
+                .format(
+                    "detail-queue-priority",
+                    &[("queue", row.queue.as_str().into()), ("priority", job.priority.into())],
+                )
                 .into_any(),
         ),
         pair(
@@ -91,7 +100,9 @@ fn details(locale: Locale, job: &JobView) -> Vec<AnyView> {
     if let Some(key) = job.idempotency_key.clone() {
         lines.push(pair(locale.text("detail-key"), view! { <code><bdi>{key}</bdi></code> }.into_any()));
         let duplicates = locale.format("detail-n-duplicates", &[("n", job.n_duplicates.into())]);
-        let last = job.last_duplicate_at.map(|at| view! { <span class="faint">", " {locale.text("detail-last")} " " {clock_time(at)}</span> });
+        let last = job
+            .last_duplicate_at
+            .map(|at| view! { <span class="faint">", " {locale.text("detail-last")} " " {clock_time(at)}</span> });
         lines.push(pair(locale.text("detail-duplicates"), view! { {duplicates} {last} }.into_any()));
     }
     if let Some(href) = job.export_href.clone() {
@@ -101,7 +112,7 @@ fn details(locale: Locale, job: &JobView) -> Vec<AnyView> {
     lines
 }
 
-fn did(locale: Locale, entry: AuditView) -> impl IntoView {
+fn did(locale: Locale, entry: AuditView) -> AnyView {
     let initial: String = entry.actor.chars().next().into_iter().flat_map(char::to_uppercase).collect();
     let refused = entry.refused.then(|| view! { " " <span class="chip bad">{locale.text("audit-refused")}</span> });
     view! {
@@ -116,6 +127,7 @@ fn did(locale: Locale, entry: AuditView) -> impl IntoView {
             <span class="faint num nowrap">{clock_time(entry.at)}</span>
         </li>
     }
+    .into_any()
 }
 
 /// The first line of the trail: how the job came here.

@@ -37,10 +37,15 @@ pub(super) fn stages(locale: Locale, job: Shown) -> impl IntoView {
     let has_stages = Memo::new(move |_| job.with(|job| !job.stages.is_empty()));
     move || {
         has_stages.get().then(|| {
-            panel("h-stages", locale.text("job-stages"), None, view! {
-                <ol class="checks panel-body">{move || job.with(|job| lines(locale, job))}</ol>
-            }
-            .into_any())
+            panel(
+                "h-stages",
+                locale.text("job-stages"),
+                None,
+                view! {
+                    <ol class="checks panel-body">{move || job.with(|job| lines(locale, job))}</ol>
+                }
+                .into_any(),
+            )
         })
     }
 }
@@ -53,14 +58,21 @@ fn lines(locale: Locale, job: &JobView) -> Vec<AnyView> {
             let standing = standing(job, place);
             let label = stage.label(locale).to_owned();
             // A stage lasts until the next one is entered, the last one until the attempt ended.
-            let next = job.stages.iter().filter_map(|other| other.at).filter(|at| stage.at.is_some_and(|own| *at > own)).min();
-            let attempt_end = job.attempts.first().map(|attempt| attempt.ended_at).filter(|end| stage.at.is_some_and(|own| *end >= own));
+            let next =
+                job.stages.iter().filter_map(|other| other.at).filter(|at| stage.at.is_some_and(|own| *at > own)).min();
+            let attempt_end = job
+                .attempts
+                .first()
+                .map(|attempt| attempt.ended_at)
+                .filter(|end| stage.at.is_some_and(|own| *end >= own));
             let end = next.or(job.row.finished_at).or(attempt_end).filter(|_| standing != Standing::Here);
             let is_final_mark = job.row.state == JobState::Succeeded && next.is_none();
             let from = stage.at.filter(|_| !is_final_mark);
             let took = move || match (from, end) {
                 (Some(from), Some(end)) => short_duration((end - from).num_milliseconds()),
-                (Some(from), None) if standing == Standing::Here => short_duration((clock.now() - from).num_milliseconds()),
+                (Some(from), None) if standing == Standing::Here => {
+                    short_duration((clock.now() - from).num_milliseconds())
+                }
                 _ => String::new(),
             };
             let (class, picture, word) = match standing {

@@ -21,25 +21,35 @@ pub(super) fn why(locale: Locale, job: Shown, state: Memo<JobState>) -> impl Int
             let tools = view! {
                 <span class="chip">{locale.text("why-checked")} " " {relative_time(locale, checked)}</span>
             };
-            panel("h-why", locale.text("why-waiting"), Some(tools.into_any()), view! {
+            panel(
+                "h-why",
+                locale.text("why-waiting"),
+                Some(tools.into_any()),
+                view! {
+                    <div class="panel-body stack">
+                        <p class="text-md">{move || job.with(|job| waiting(locale, clock, job))}</p>
+                        <ul class="checks">{move || job.with(|job| checks(locale, clock, job))}</ul>
+                    </div>
+                }
+                .into_any(),
+            )
+        }
+        JobState::Failed => panel(
+            "h-why",
+            locale.text("why-failed"),
+            None,
+            view! {
                 <div class="panel-body stack">
-                    <p class="text-md">{move || job.with(|job| waiting(locale, clock, job))}</p>
-                    <ul class="checks">{move || job.with(|job| checks(locale, clock, job))}</ul>
+                    <p class="text-md">{move || job.with(|job| stopped(locale, job))}</p>
+                    {move || {
+                        job.with(|job| {
+                            job.row.error.clone().map(|error| view! { <p class="muted"><bdi>{error}</bdi></p> })
+                        })
+                    }}
                 </div>
             }
-            .into_any())
-        }
-        JobState::Failed => panel("h-why", locale.text("why-failed"), None, view! {
-            <div class="panel-body stack">
-                <p class="text-md">{move || job.with(|job| stopped(locale, job))}</p>
-                {move || {
-                    job.with(|job| {
-                        job.row.error.clone().map(|error| view! { <p class="muted"><bdi>{error}</bdi></p> })
-                    })
-                }}
-            </div>
-        }
-        .into_any()),
+            .into_any(),
+        ),
         _ => ().into_any(),
     }
 }
@@ -61,9 +71,10 @@ fn waiting(locale: Locale, clock: Clock, job: &JobView) -> String {
         let time = in_time(locale, row.run_after, now);
         let reason = row.error.clone().or_else(|| row.error_code.as_deref().map(|code| words::code(locale, code)));
         return match reason.filter(|_| row.state == JobState::Retrying) {
-            Some(error) => {
-                locale.format("why-due-later-after", &[("time", time.into()), ("n", row.attempts.into()), ("error", error.into())])
-            }
+            Some(error) => locale.format(
+                "why-due-later-after",
+                &[("time", time.into()), ("n", row.attempts.into()), ("error", error.into())],
+            ),
             None => locale.format("why-due-later", &[("time", time.into())]),
         };
     }
@@ -86,7 +97,11 @@ fn checks(locale: Locale, clock: Clock, job: &JobView) -> Vec<AnyView> {
         if due() { locale.text("check-due-now") } else { locale.text("check-due-later") }
     };
     let due_value = move || {
-        if due() { String::new() } else { locale.format("check-in", &[("time", in_time(locale, run_after, clock.now()).into())]) }
+        if due() {
+            String::new()
+        } else {
+            locale.format("check-in", &[("time", in_time(locale, run_after, clock.now()).into())])
+        }
     };
     let mut lines = vec![
         view! {
@@ -119,7 +134,11 @@ fn checks(locale: Locale, clock: Clock, job: &JobView) -> Vec<AnyView> {
         ),
     });
     if let Some(n) = n_ahead {
-        let words = if n == 0 { locale.text("check-place-next") } else { locale.format("check-place-ahead", &[("n", n.into())]) };
+        let words = if n == 0 {
+            locale.text("check-place-next")
+        } else {
+            locale.format("check-place-ahead", &[("n", n.into())])
+        };
         lines.push(line(n == 0, locale.text("check-place"), words, String::new()));
     }
     lines.push(if n_workers == 0 {
@@ -153,7 +172,10 @@ fn line(is_fine: bool, name: String, words: String, value: String) -> AnyView {
 /// Why it failed and what was not done.
 fn stopped(locale: Locale, job: &JobView) -> String {
     let row = &job.row;
-    let code = row.error_code.as_deref().map_or_else(|| words::class(locale, FailureClass::Retryable), |code| words::code(locale, code));
+    let code = row
+        .error_code
+        .as_deref()
+        .map_or_else(|| words::class(locale, FailureClass::Retryable), |code| words::code(locale, code));
     match row.error_class {
         Some(FailureClass::Unrecoverable) => {
             let left = (row.max_attempts - row.attempts).max(0);

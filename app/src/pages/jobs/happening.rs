@@ -27,7 +27,9 @@ fn happening(locale: Locale, types: &[TypeView], row: &JobRow, now: DateTime<Utc
     let is_due = row.run_after <= now;
     let wait = || long_duration(locale, (row.run_after - now).num_milliseconds() + 999);
     match row.state {
-        JobState::Running if row.cancel_requested => plain(locale.text("happening-stopping"), stage.unwrap_or_default()),
+        JobState::Running if row.cancel_requested => {
+            plain(locale.text("happening-stopping"), stage.unwrap_or_default())
+        }
         JobState::Running => Happening {
             class: None,
             percent: row.progress,

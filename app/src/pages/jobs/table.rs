@@ -22,13 +22,7 @@ pub(super) struct Actions {
 }
 
 /// The list as a table; on small screens its rows become cards, so the roles are written out.
-pub(super) fn job_table(
-    locale: Locale,
-    query: &JobQuery,
-    view: &JobListView,
-    rows: Rows,
-    actions: Actions,
-) -> impl IntoView + use<> {
+pub(super) fn job_table(locale: Locale, query: &JobQuery, view: &JobListView, rows: Rows, actions: Actions) -> AnyView {
     let types = StoredValue::new(view.types.clone());
     let facts = expect_context::<PageFacts>();
     let may = (facts.allows(Permission::RetryJobs), facts.allows(Permission::CancelJobs));
@@ -64,6 +58,7 @@ pub(super) fn job_table(
             </table>
         </div>
     }
+    .into_any()
 }
 
 fn line(
@@ -74,7 +69,7 @@ fn line(
     types: StoredValue<Vec<TypeView>>,
     actions: Actions,
     may: (bool, bool),
-) -> impl IntoView + use<> {
+) -> AnyView {
     let clock = use_clock();
     let first = row.get_untracked();
     let (id, job_type, queue) = (first.id, first.job_type, first.queue);
@@ -137,6 +132,7 @@ fn line(
             <td role="cell" class="menu">{buttons}</td>
         </tr>
     }
+    .into_any()
 }
 
 /// `name=value` pairs with the names in grey.
