@@ -43,7 +43,8 @@ export default defineConfig({
     { name: "script", testIgnore: process.env.SCREENSHOTS ? [] : [screenshots] },
     {
       name: "noscript",
-      testIgnore: [/\.hydrate\.spec\.ts$/, /crash\.spec\.ts$/, screenshots],
+      // Crashes and the long document are the worker's affair, whatever the browser does.
+      testIgnore: [/\.hydrate\.spec\.ts$/, /(crash|long)\.spec\.ts$/, screenshots],
       use: { javaScriptEnabled: false },
     },
   ],

@@ -175,15 +175,14 @@
   const open = () => {
     if (!window.EventSource) return startPolling();
     let opened = false;
-    source = new EventSource(events);
-    const blocked = setTimeout(() => {
-      // A proxy that holds the stream back delivers nothing at all.
-      if (!opened) {
-        source.close();
-        startPolling();
-      }
-    }, 12000);
-    source.addEventListener("card", (event) => {
+    const stream = source = new EventSource(events);
+    const giveUp = () => {
+      stream.close();
+      if (stream === source) startPolling();
+    };
+    // A proxy that holds the stream back delivers nothing at all.
+    const blocked = setTimeout(() => opened || giveUp(), 12000);
+    stream.addEventListener("card", (event) => {
       opened = streamed = true;
       clearTimeout(blocked);
       alive();
@@ -192,27 +191,28 @@
       skew = Date.parse(card.dataset.now) - Date.now();
       show(card);
     });
-    source.addEventListener("beat", alive);
-    source.addEventListener("gone", () => location.reload());
-    source.onerror = () => {
-      if (source.readyState === EventSource.CLOSED) {
-        clearTimeout(blocked);
-        startPolling();
-      }
+    stream.addEventListener("beat", alive);
+    stream.addEventListener("gone", () => location.reload());
+    stream.onerror = () => {
+      if (stream.readyState !== EventSource.CLOSED) return;
+      clearTimeout(blocked);
+      giveUp();
     };
   };
 
-  addEventListener("pointerdown", () => { pressed = true; }, true);
-  for (const name of ["pointerup", "pointercancel", "blur"]) {
-    addEventListener(name, () => setTimeout(() => {
-      pressed = false;
-      if (held) {
-        const card = held;
-        held = undefined;
-        show(card);
-      }
-    }, 0), true);
-  }
+  const release = () => {
+    pressed = false;
+    if (!held) return;
+    const card = held;
+    held = undefined;
+    show(card);
+  };
+  addEventListener("pointerdown", () => {
+    pressed = true;
+    // A release outside the window is never heard of.
+    setTimeout(release, 3000);
+  }, true);
+  for (const name of ["pointerup", "pointercancel", "blur"]) addEventListener(name, () => setTimeout(release), true);
   addEventListener("online", look);
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && poll) look();

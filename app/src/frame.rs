@@ -29,12 +29,12 @@ pub(crate) fn Frame(children: Children) -> impl IntoView {
         Some(viewer) => view! {
             {skip}
             <header class="topbar">
-                {brand()}
+                {brand("brand")}
                 <span class="tools">{account_menu(locale, &viewer)}</span>
             </header>
             <div class="shell">
                 <aside class="sidebar" aria-label=locale.text("sidebar")>
-                    {brand()}
+                    {brand("brand")}
                     <nav aria-label=locale.text("nav-main")>
                         <ul class="nav">
                             {links(locale, &facts).into_iter().map(|link| view! { <li>{link.in_list()}</li> }).collect_view()}
@@ -102,7 +102,8 @@ fn is_current(href: &'static str) -> impl Fn() -> Option<&'static str> + Copy + 
     }
 }
 
-fn initials(name: &str) -> String {
+/// The first letters of the first and the last word.
+pub(crate) fn initials(name: &str) -> String {
     let mut words = name.split_whitespace().filter_map(|word| word.chars().next());
     let letters = words.next().into_iter().chain(words.next_back());
     letters.flat_map(char::to_uppercase).collect()
@@ -153,7 +154,7 @@ fn account_menu(locale: Locale, viewer: &Viewer) -> impl IntoView + use<> {
                         {theme_form()}
                         {language_form("btn ghost sm", true)}
                     </div>
-                    {sign_out(locale, "btn w-full", true)}
+                    {sign_out(locale, "w-full", true)}
                 </div>
             </div>
         </details>

@@ -129,7 +129,7 @@ mod browser {
             }
             let painter = Rc::clone(&painter);
             stream.set_value(open(&address, live, n_refused, round, move |update| {
-                painter.add(update, on_update);
+                painter.add(update, live, on_update);
             }));
         });
     }
@@ -181,7 +181,7 @@ mod browser {
     }
 
     impl Painter {
-        fn add(self: &Rc<Self>, update: LiveUpdate, on_update: impl Fn(LiveUpdate) + Copy + 'static) {
+        fn add(self: &Rc<Self>, update: LiveUpdate, live: Live, on_update: impl Fn(LiveUpdate) + Copy + 'static) {
             self.waiting.borrow_mut().push(update);
             if self.is_planned.replace(true) {
                 return;
@@ -193,7 +193,10 @@ mod browser {
                     painter.is_planned.set(false);
                     painter.last_ms.set(js_sys::Date::now());
                     let updates = painter.waiting.take();
-                    updates.into_iter().for_each(on_update);
+                    // The page may have gone away meanwhile, and its signals with it.
+                    if live.is_open.try_get_untracked().is_some() {
+                        updates.into_iter().for_each(on_update);
+                    }
                 },
                 Duration::from_millis(wait as u64),
             );

@@ -39,9 +39,9 @@ test("every stage is seen on the way to the file", async ({ deck, visit, hasScri
     const steps = await stepsOf(page);
     expect(steps).toHaveLength(5);
     for (const [index, word] of ["Waiting", "Generating", "Rendering", "Uploading"].entries()) {
-      expect(steps[index]).toMatch(new RegExp(`^${word}, done [0-9.]+ ?s$`));
+      expect(steps[index]).toMatch(new RegExp(`^${word} ?, done [0-9.]+ ?s$`));
     }
-    expect(steps[4]).toMatch(/^Ready to download, done Until /);
+    expect(steps[4]).toMatch(/^Ready to download ?, done Until /);
     const job = await deck.job(id);
     expect(Object.keys(job.stages_at).sort()).toEqual([...STAGES].sort());
     const times = STAGES.map((stage) => Date.parse(job.stages_at[stage] ?? ""));

@@ -211,7 +211,7 @@ impl Store {
         let ids: Vec<JobId> = expired.iter().map(|lease| lease.job_id).collect();
         let tokens: Vec<i64> = expired.iter().map(|lease| lease.token).collect();
         let ends: Vec<DateTime<Utc>> = expired.iter().map(|lease| lease.lease_expires_at).collect();
-        let rows: Vec<(JobId, String)> = sqlx::query_as(
+        let rows: Vec<(JobId, String, i64)> = sqlx::query_as(
             "with mine as materialized (
                select j.id from jobdeck.jobs j
                join unnest($1::uuid[], $2::bigint[], $3::timestamptz[]) as seen (id, token, lease_expires_at)
@@ -243,8 +243,10 @@ impl Store {
              freed as (
                delete from jobdeck.idempotency_keys k using reaped r
                where k.type = r.type and k.key = r.idempotency_key and k.job_id = r.id
-                 and r.status in ('failed', 'canceled'))
-             select id, status::text from reaped",
+                 and r.status in ('failed', 'canceled')),
+             woken as (
+               select pg_notify('jobdeck_jobs', queue) from reaped where status = 'retrying' group by queue)
+             select id, status::text, (select count(*) from woken) from reaped",
         )
         .bind(ids)
         .bind(tokens)
@@ -252,7 +254,7 @@ impl Store {
         .fetch_all(connection)
         .await?;
         rows.into_iter()
-            .map(|(id, state)| Ok((id, state.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?)))
+            .map(|(id, state, _)| Ok((id, state.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?)))
             .collect()
     }
 }

@@ -20,6 +20,13 @@ pub(crate) enum Look {
 }
 
 impl Look {
+    const fn form_class(self) -> &'static str {
+        match self {
+            Self::Row => "inline-flex",
+            Self::Head | Self::Main => "inline-flex grow sm:grow-0",
+        }
+    }
+
     const fn class(self) -> &'static str {
         match self {
             Self::Row => "btn ghost icon sm",
@@ -42,7 +49,7 @@ pub(crate) fn retry_button(
         action.pending().get() && action.input().with(|input| is_about(input.as_ref().map(|input| &input.id), id))
     };
     view! {
-        <ActionForm action=action>
+        <ActionForm action=action attr:class=look.form_class()>
             {hidden(id, back)}
             {button(locale.text("action-retry"), name, "retry", look, busy)}
         </ActionForm>
@@ -62,7 +69,7 @@ pub(crate) fn cancel_button(
         action.pending().get() && action.input().with(|input| is_about(input.as_ref().map(|input| &input.id), id))
     };
     view! {
-        <ActionForm action=action>
+        <ActionForm action=action attr:class=look.form_class()>
             {hidden(id, back)}
             {button(locale.text("action-cancel"), name, "s-canceled", look, busy)}
         </ActionForm>

@@ -86,7 +86,7 @@ fn form(locale: Locale, may_enqueue: bool) -> AnyView {
                         </div>
                         <fieldset>
                             <legend class="label mb-2">{locale.text("demo-field-format")}</legend>
-                            <div class="opts">
+                            <div class="opts grid-cols-2">
                                 {format_choice("pdf", "PDF", locale.text("demo-format-pdf"), format)}
                                 {format_choice("html", "HTML", locale.text("demo-format-html"), format)}
                             </div>

@@ -135,7 +135,7 @@ fn loaded(locale: Locale, view: JobView) -> AnyView {
             &[
                 ("type", title_type.as_str().into()),
                 ("id", id.short().into()),
-                ("state", words::state(locale, state.get()).into()),
+                ("state", words::state(locale, state.get()).to_lowercase().into()),
             ],
         )
     };
@@ -151,6 +151,7 @@ fn loaded(locale: Locale, view: JobView) -> AnyView {
             <div class="cols">
                 <div class="stack gap-5">
                     {why::why(locale, job, state)} {stages::stages(locale, job)} {attempts::attempts(locale, job)}
+                    {side::result(locale, job)}
                 </div>
                 <div class="stack gap-5">{side::side(locale, job)}</div>
             </div>
@@ -168,7 +169,7 @@ fn crumbs(locale: Locale, short: String, live: Live) -> AnyView {
                     <li><span class="id" aria-current="page">{short}</span></li>
                 </ol>
             </nav>
-            <div class="tools">{live_switch(locale, live)}</div>
+            <div class="tools w-auto ms-auto">{live_switch(locale, live)}</div>
         </header>
     }
     .into_any()

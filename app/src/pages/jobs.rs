@@ -190,7 +190,7 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
     view! {
         <header class="page-head">
             <h1>{locale.text("jobs-title")}</h1>
-            <div class="tools">{live_switch(locale, live)}</div>
+            <div class="tools w-auto ms-auto">{live_switch(locale, live)}</div>
         </header>
         {move || notice.get().map(|(told, subject)| notice_line(locale, Some(told), subject))}
         <div class="tabs-row">
@@ -256,12 +256,16 @@ fn filter_bar(locale: Locale, query: &JobQuery, types: &[TypeView]) -> AnyView {
     let kept = query.clone();
     let job_type = RwSignal::new(query.job_type.clone().unwrap_or_default());
     let text = RwSignal::new(query.text.clone().unwrap_or_default());
+    // Pressing Enter is both a change and a submit.
+    let gone_to = StoredValue::new(None);
     let go = Callback::new(move |()| {
         let (job_type, text) = (job_type.get_untracked(), text.get_untracked());
         let wanted = JobQuery::read([("type", job_type.as_str()), ("q", text.as_str())]);
         let wanted = JobQuery { state: kept.state, rows: kept.rows, ..wanted };
-        if wanted != kept {
-            navigate(&wanted.href(), NavigateOptions { scroll: false, ..NavigateOptions::default() });
+        let address = wanted.href();
+        if wanted != kept && gone_to.get_value().as_ref() != Some(&address) {
+            gone_to.set_value(Some(address.clone()));
+            navigate(&address, NavigateOptions { scroll: false, ..NavigateOptions::default() });
         }
     });
     let mut names: Vec<String> = types.iter().map(|known| known.name.clone()).collect();
@@ -291,21 +295,19 @@ fn filter_bar(locale: Locale, query: &JobQuery, types: &[TypeView]) -> AnyView {
         >
             {query.state.map(|state| view! { <input type="hidden" name="state" value=state.as_str() /> })}
             {query.rows.map(|rows| view! { <input type="hidden" name="n" value=rows.to_string() /> })}
-            <label class="row">
-                <span class="muted">{locale.text("jobs-type")}</span>
-                <select
-                    class="select min-w-44"
-                    name="type"
-                    on:change=move |event| {
-                        job_type.set(event_target_value(&event));
-                        go.run(());
-                    }
-                >
-                    <option value="" selected=chosen.is_none()>{locale.text("jobs-any-type")}</option>
-                    {options}
-                </select>
-            </label>
-            <div class="query">
+            <select
+                class="select min-h-9 sm:w-44"
+                name="type"
+                aria-label=locale.text("jobs-type")
+                on:change=move |event| {
+                    job_type.set(event_target_value(&event));
+                    go.run(());
+                }
+            >
+                <option value="" selected=chosen.is_none()>{locale.text("jobs-any-type")}</option>
+                {options}
+            </select>
+            <div class="query basis-52">
                 {icon("search")}
                 <input
                     type="search"

@@ -25,7 +25,7 @@ pub(crate) fn SetUpPage() -> impl IntoView {
         {page_title(move || locale.text("set-up-title"))}
         <div class="centre">
             <main class="auth-card" id="main" tabindex="-1">
-                {brand()}
+                {brand("brand p-0")}
                 {if works { form(locale, token, error) } else { closed(locale) }}
             </main>
             {foot()}

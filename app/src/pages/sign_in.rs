@@ -26,7 +26,7 @@ pub(crate) fn SignInPage() -> impl IntoView {
         {page_title(move || locale.text("sign-in-title"))}
         <div class="centre">
             <main class="auth-card" id="main" tabindex="-1">
-                {brand()}
+                {brand("brand p-0")}
                 <div>
                     <h1 class="text-2xl">{locale.text("sign-in-title")}</h1>
                     {(next.len() > 1).then(|| view! { <p class="muted mt-1">{locale.text("sign-in-next")}</p> })}

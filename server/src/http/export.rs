@@ -199,7 +199,10 @@ async fn file(
         (header::CONTENT_LENGTH, HeaderValue::from_str(&stored.bytes.to_string())),
         (header::X_CONTENT_TYPE_OPTIONS, Ok(HeaderValue::from_static("nosniff"))),
         // Opened from the address bar, an HTML export still runs nothing and has no origin.
-        (header::CONTENT_SECURITY_POLICY, Ok(HeaderValue::from_static("sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"))),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            Ok(HeaderValue::from_static("sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:")),
+        ),
     ];
     let mut response = Body::from_stream(stored.content).into_response();
     for (name, value) in headers {
@@ -315,8 +318,8 @@ struct Experience {
 
 impl Experience {
     async fn read(state: &AppState) -> Self {
-        use jobdeck::JobType as _;
         use crate::job_types::export_markdown::ExportMarkdown;
+        use jobdeck::JobType as _;
         match Self::query(&state.store, ExportMarkdown::TYPE).await {
             Ok(experience) => experience,
             Err(error) => {
@@ -350,11 +353,8 @@ async fn export_view(
     let store = &state.store;
     let Some(job) = store.job_get(link.job_id).await? else { return Ok(None) };
     let ahead = if job.state.is_waiting() { store.job_count_ahead(job.id).await? } else { None };
-    let attempts = if job.starts > 1 || job.state != JobState::Pending {
-        store.attempt_list(job.id).await?
-    } else {
-        Vec::new()
-    };
+    let attempts =
+        if job.starts > 1 || job.state != JobState::Pending { store.attempt_list(job.id).await? } else { Vec::new() };
     let now: DateTime<Utc> = store.now().await?;
     let facts = ExportFacts {
         ahead,

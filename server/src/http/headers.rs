@@ -86,3 +86,26 @@ pub(super) fn unavailable(error: &jobdeck::StoreError) -> Response {
     )
         .into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::{Body, to_bytes};
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_becomes_a_reply_with_a_number() {
+        let app = Router::new()
+            .route("/", get(async || -> &'static str { panic!("secret detail") }))
+            .layer(from_fn(catch_panics));
+        let request = Request::builder().uri("/").body(Body::empty()).unwrap();
+        let response = tower::ServiceExt::oneshot(app, request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let text = to_bytes(response.into_body(), 1000).await.unwrap();
+        let text = std::str::from_utf8(&text).unwrap();
+        assert!(text.contains("it has the number ") && !text.contains("secret"), "{text}");
+    }
+}

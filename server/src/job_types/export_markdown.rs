@@ -282,7 +282,8 @@ fn folder(job_id: JobId) -> String {
 async fn remove_earlier(files: &FileStore, job_id: JobId, token: i64) {
     let removed = async {
         for object in files.list(&folder(job_id)).await? {
-            let writer = object.rsplit('/').next().and_then(|name| name.split('.').next()).and_then(|id| id.parse().ok());
+            let writer =
+                object.rsplit('/').next().and_then(|name| name.split('.').next()).and_then(|id| id.parse().ok());
             if writer.is_some_and(|writer: i64| writer < token) {
                 files.delete(&object).await?;
             }
@@ -298,7 +299,8 @@ fn rehearse(mishap: Mishap, attempt: i32, starts: i32, object: &str) -> Result<(
     let path = object.to_owned();
     match mishap {
         Mishap::StorageFailsTwice if attempt <= 2 => {
-            let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "rehearsal: storage does not answer");
+            let refused =
+                std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "rehearsal: storage does not answer");
             let error = storage_error(object_store::Error::Generic { store: "rehearsal", source: refused.into() });
             // Short, so that people see both tries.
             Err(JobError { retry_after: Some(Duration::from_secs(2)), ..error })
@@ -449,7 +451,8 @@ mod tests {
 
     #[test]
     fn faults_of_the_text_are_unrecoverable_and_say_where() {
-        let error = document_error(DocumentError::BrokenImage { line: 12, reason: jobdeck_document::ImageFault::Damaged });
+        let error =
+            document_error(DocumentError::BrokenImage { line: 12, reason: jobdeck_document::ImageFault::Damaged });
         assert_eq!((error.class, error.code.as_str()), (FailureClass::Unrecoverable, code::INVALID_CONTENT));
         assert_eq!(error.params["reason"], "broken_image");
         assert_eq!(error.params["fault"], "damaged");

@@ -288,10 +288,8 @@ async fn expired_links_say_so() {
 async fn expired_token(deck: &Deck, id: JobId) -> String {
     use base64::Engine as _;
     use hmac::{KeyInit as _, Mac as _};
-    let (key_id, secret): (i32, Vec<u8>) = sqlx::query_as("select id, secret from jobdeck.link_keys")
-        .fetch_one(deck.store.pool())
-        .await
-        .expect("a key");
+    let (key_id, secret): (i32, Vec<u8>) =
+        sqlx::query_as("select id, secret from jobdeck.link_keys").fetch_one(deck.store.pool()).await.expect("a key");
     let mut token = key_id.to_be_bytes().to_vec();
     token.extend(id.0.as_bytes());
     token.extend(1_000_000_000_u64.to_be_bytes());

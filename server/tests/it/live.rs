@@ -38,7 +38,7 @@ impl Events {
             }
             let chunk =
                 tokio::time::timeout(Duration::from_secs(20), self.body.next()).await.expect("an event within 20 s");
-            self.text.push_str(&String::from_utf8(chunk?.unwrap().to_vec()).unwrap());
+            self.text.push_str(std::str::from_utf8(&chunk?.unwrap()).unwrap());
         }
     }
 

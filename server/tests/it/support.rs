@@ -122,7 +122,7 @@ impl Deck {
         format!("{COOKIE}={token}")
     }
 
-    /// The request's reply, body and all. Fails when it takes longer than 20 s.
+    /// The request's reply, body and all. Fails when it takes longer than a minute.
     pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
         let reply = async {
             let response = tower::ServiceExt::oneshot(self.router.clone(), request).await.expect("infallible");
@@ -130,7 +130,7 @@ impl Deck {
             let bytes = body.collect().await.expect("a whole body").to_bytes();
             Reply { status: parts.status, headers: parts.headers, text: String::from_utf8_lossy(&bytes).into_owned() }
         };
-        tokio::time::timeout(Duration::from_secs(20), reply).await.expect("a reply within 20 s")
+        tokio::time::timeout(Duration::from_secs(60), reply).await.expect("a reply within a minute")
     }
 
     /// What a browser gets for an address.

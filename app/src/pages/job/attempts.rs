@@ -69,7 +69,7 @@ fn one(locale: Locale, job: Shown, attempt: AttemptView, newest: Option<i64>) ->
         <details open=newest == Some(attempt.token)>
             <summary>
                 {outcome_badge(locale, attempt.outcome, attempt.error_class)}
-                <span class="strong">{locale.format("attempt-n", &[("n", attempt.attempt.into())])}</span>
+                <span class="strong nowrap">{locale.format("attempt-n", &[("n", attempt.attempt.into())])}</span>
                 <bdi class="truncate muted grow">{first_line}</bdi>
                 <span class="faint nowrap num" title=move || crate::format::absolute(ended, clock.minutes_east(ended))>
                     {clock_time(ended)}

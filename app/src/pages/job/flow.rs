@@ -6,8 +6,8 @@ use leptos::prelude::*;
 
 use super::Shown;
 use crate::clock::use_clock;
-use crate::components::badge::state_mark;
-use crate::components::icon::icon_small;
+use crate::components::badge::state_icon;
+use crate::components::icon::{icon_small, icon_with};
 use crate::format::short_duration;
 use crate::i18n::Locale;
 use crate::model::JobView;
@@ -88,7 +88,7 @@ pub(super) fn flow(locale: Locale, job: Shown) -> impl IntoView {
             view! {
                 {arrow()}
                 <span class="state-badge off" data-state="running">
-                    {state_mark(JobState::Pending)}
+                    {icon_with("i", state_icon(JobState::Pending))}
                     {words::state(locale, JobState::Running)}
                 </span>
             }
@@ -122,7 +122,7 @@ fn badge(locale: Locale, clock: crate::clock::Clock, step: Step, is_now: bool) -
             data-state=state.as_str()
             aria-current=is_now.then_some("step")
         >
-            {state_mark(state)}
+            {icon_with(if is_now && state == JobState::Running { "i spin" } else { "i" }, state_icon(state))}
             {words::state(locale, state)}
             " "
             <span class="x">{took}</span>

@@ -5,6 +5,7 @@ use leptos::prelude::*;
 use super::{Shown, panel};
 use crate::components::json_view::json_view;
 use crate::components::relative_time::clock_time;
+use crate::frame::initials;
 use crate::i18n::Locale;
 use crate::model::{AuditView, JobView};
 use crate::words;
@@ -17,8 +18,24 @@ pub(super) fn side(locale: Locale, job: Shown) -> AnyView {
     };
     // Payloads never change.
     let payload = job.with_untracked(|job| json_view(locale, &job.payload, locale.text("job-payload-label")));
+    let trail = view! {
+        <ul class="list">
+            <For each=move || job.with(|job| job.audit.clone()) key=|entry| entry.id children=move |entry| did(locale, entry) />
+            {move || job.with(|job| enqueued(locale, job))}
+        </ul>
+    };
+    view! {
+        {panel("h-details", locale.text("job-details"), None, details.into_any())}
+        {panel("h-payload", locale.text("job-payload"), None, view! { <div class="panel-body stack">{payload}</div> }.into_any())}
+        {panel("h-audit", locale.text("job-audit"), None, trail.into_any())}
+    }
+    .into_any()
+}
+
+/// What the handler returned, once it has.
+pub(super) fn result(locale: Locale, job: Shown) -> impl IntoView {
     let has_result = Memo::new(move |_| job.with(|job| job.result.is_some()));
-    let result = move || {
+    move || {
         has_result.get().then(|| {
             let body = job.with_untracked(|job| {
                 job.result.as_ref().map(|result| json_view(locale, result, locale.text("job-result-label")))
@@ -30,20 +47,7 @@ pub(super) fn side(locale: Locale, job: Shown) -> AnyView {
                 view! { <div class="panel-body stack">{body}</div> }.into_any(),
             )
         })
-    };
-    let trail = view! {
-        <ul class="list">
-            <For each=move || job.with(|job| job.audit.clone()) key=|entry| entry.id children=move |entry| did(locale, entry) />
-            {move || job.with(|job| enqueued(locale, job))}
-        </ul>
-    };
-    view! {
-        {panel("h-details", locale.text("job-details"), None, details.into_any())}
-        {result}
-        {panel("h-payload", locale.text("job-payload"), None, view! { <div class="panel-body stack">{payload}</div> }.into_any())}
-        {panel("h-audit", locale.text("job-audit"), None, trail.into_any())}
     }
-    .into_any()
 }
 
 fn details(locale: Locale, job: &JobView) -> Vec<AnyView> {
@@ -113,11 +117,11 @@ fn details(locale: Locale, job: &JobView) -> Vec<AnyView> {
 }
 
 fn did(locale: Locale, entry: AuditView) -> AnyView {
-    let initial: String = entry.actor.chars().next().into_iter().flat_map(char::to_uppercase).collect();
+    let letters = initials(&entry.actor);
     let refused = entry.refused.then(|| view! { " " <span class="chip bad">{locale.text("audit-refused")}</span> });
     view! {
         <li>
-            <span class="avatar" aria-hidden="true">{initial}</span>
+            <span class="avatar" aria-hidden="true">{letters}</span>
             <span>
                 <bdi class="strong">{entry.actor}</bdi>
                 " "
@@ -135,7 +139,7 @@ fn enqueued(locale: Locale, job: &JobView) -> impl IntoView + use<> {
     let by = job.created_by.clone().unwrap_or_else(|| locale.text("audit-someone"));
     view! {
         <li>
-            <span class="avatar sys" aria-hidden="true">"JD"</span>
+            <span class="avatar sys" aria-hidden="true">{initials(&by)}</span>
             <span><bdi class="strong">{by}</bdi> " " {locale.text("action-enqueue-job")}</span>
             <span class="faint num nowrap">{clock_time(job.row.created_at)}</span>
         </li>

@@ -101,7 +101,7 @@ fn lines(locale: Locale, job: &JobView) -> Vec<AnyView> {
                         {bar}
                     </span>
                     <span class="v">
-                        {stage.at.map(|at| view! { <span class="faint">{clock_time(at)}</span> " " })}
+                        {stage.at.map(|at| view! { <span class="faint me-4">{clock_time(at)}</span> })}
                         {took}
                     </span>
                 </li>

@@ -93,7 +93,7 @@ pub(super) fn happening_view(locale: Locale, types: &[TypeView], row: &JobRow, n
     });
     let all = if second.is_empty() { main.clone() } else { format!("{main}: {second}") };
     view! {
-        <span class="row gap-1.5" title=all>
+        <span class="row gap-1.5 max-w-full" title=all>
             {mark}
             <bdi class="truncate">{main}</bdi>
             {(!second.is_empty()).then(|| view! { <bdi class="faint truncate second">{second}</bdi> })}

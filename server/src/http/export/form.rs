@@ -62,7 +62,8 @@ pub(super) async fn send(
         Err(refusal) => return refuse(&state, &context, refusal, None),
     };
     if !Role::from(user.role).allows(Permission::EnqueueJobs) {
-        if let Err(error) = state.store.audit_refused(&context.actor(), "enqueue_job", Some(ExportMarkdown::TYPE)).await {
+        if let Err(error) = state.store.audit_refused(&context.actor(), "enqueue_job", Some(ExportMarkdown::TYPE)).await
+        {
             return trouble(&state, &context, &fields, &error);
         }
         return refuse(&state, &context, Refusal::Forbidden, Some(&fields));
@@ -121,7 +122,15 @@ fn export(fields: &Fields) -> Result<ExportMarkdown, Refusal> {
 /// One line without control characters, at most [`MAX_TITLE`] characters.
 fn clean_title(title: &str) -> String {
     let one_line = title.replace(char::is_control, " ");
-    one_line.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_TITLE).collect::<String>().trim_end().to_owned()
+    one_line
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(MAX_TITLE)
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
 }
 
 /// The heading a text opens with; empty if it opens with something else.
@@ -220,7 +229,9 @@ fn trouble(state: &AppState, context: &RequestContext, fields: &Fields, error: &
 
 /// The answer to a text that was not exported.
 fn refuse(state: &AppState, context: &RequestContext, refusal: Refusal, fields: Option<&Fields>) -> Response {
-    let lossy = |bytes: fn(&Fields) -> &Vec<u8>| fields.map_or(Cow::Borrowed(""), |fields| String::from_utf8_lossy(bytes(fields)));
+    let lossy = |bytes: fn(&Fields) -> &Vec<u8>| {
+        fields.map_or(Cow::Borrowed(""), |fields| String::from_utf8_lossy(bytes(fields)))
+    };
     let (title, format) = (lossy(|fields| &fields.title), lossy(|fields| &fields.format));
     let (markdown, mishap) = (lossy(|fields| &fields.markdown), lossy(|fields| &fields.mishap));
     let refused = RefusedText {
@@ -249,16 +260,12 @@ impl Refusal {
         match self {
             Self::Empty => locale.text("export-demo-empty"),
             // Places are no quantities: no comma.
-            Self::Nul { line, column } => locale.format(
-                "export-demo-nul",
-                &[("line", line.to_string().into()), ("column", column.to_string().into())],
-            ),
+            Self::Nul { line, column } => locale
+                .format("export-demo-nul", &[("line", line.to_string().into()), ("column", column.to_string().into())]),
             Self::TitleNul => locale.text("export-demo-title-nul"),
             Self::Encoding => locale.text("export-demo-encoding"),
-            Self::TooLong { bytes } => locale.format(
-                "export-demo-too-long",
-                &[("size", format::bytes(bytes as u64).into()), ("limit", limit())],
-            ),
+            Self::TooLong { bytes } => locale
+                .format("export-demo-too-long", &[("size", format::bytes(bytes as u64).into()), ("limit", limit())]),
             Self::BodyTooLarge => locale.format("export-demo-body-too-large", &[("limit", limit())]),
             Self::Format => locale.text("export-demo-format"),
             Self::Media => locale.text("export-demo-media"),
@@ -278,7 +285,8 @@ mod tests {
 
     #[test]
     fn form_encoding_is_undone_by_bytes() {
-        let fields = Fields::from_urlencoded(b"title=a+b%26c&markdown=%E4%B8%AD%ff%0D%0A100%25+%zz%&other=x&format=pdf");
+        let fields =
+            Fields::from_urlencoded(b"title=a+b%26c&markdown=%E4%B8%AD%ff%0D%0A100%25+%zz%&other=x&format=pdf");
         assert_eq!(fields.title, b"a b&c");
         assert_eq!(fields.markdown, b"\xe4\xb8\xad\xff\r\n100% %zz%");
         assert_eq!(fields.format, b"pdf");

@@ -170,7 +170,10 @@ impl Live {
             Ok(None) => return Look::Gone,
             // Looked at again in a moment; the page keeps what it shows and says when it has heard nothing for long.
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "an export's page could not be brought up to date");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "an export's page could not be brought up to date"
+                );
                 return Look::Same;
             }
         };
