@@ -43,10 +43,15 @@ test("pages of the deck and of an export", async ({ deck, visit }) => {
   await exportDocument(page, { title: "等待的代价", text: fixture("chinese.md") });
   await expectHeading(page, "Ready to download", true);
 
-  await deck.slowStages(6);
+  await deck.sql(`
+    insert into jobdeck.queues (name, paused_at, paused_by) values ('exports', now(), 'screenshots')
+    on conflict (name) do update set paused_at = now(), paused_by = 'screenshots'`);
   await exportDocument(page, { title: "Q3 research notes", text: english });
   await expectHeading(page, "Waiting in line", true);
   await shoot(page, "export-waiting");
+  // Below the bound of the queue's statements.
+  await deck.slowStages(3);
+  await deck.sql("update jobdeck.queues set paused_at = null, paused_by = null");
   await expectHeading(page, "Generating", true);
   await shoot(page, "export-generating");
   await deck.normalSpeed();

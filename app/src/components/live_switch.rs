@@ -13,17 +13,22 @@ pub(crate) fn live_switch(locale: Locale, live: Live) -> impl IntoView {
         LiveState::Paused => ("paused", locale.text("live-paused")),
         LiveState::Off => ("lost", locale.text("live-off")),
     };
+    // Without script there is nothing to pause.
+    let is_alive = RwSignal::new(false);
+    Effect::new(move |_| is_alive.set(true));
     let button = move || {
         let (picture, label) =
             if live.is_paused() { ("play", locale.text("live-resume")) } else { ("pause", locale.text("live-pause")) };
-        view! {
-            <button type="button" aria-label=label.clone() title=label on:click=move |_| live.toggle()>
-                {icon_small(picture)}
-            </button>
-        }
+        is_alive.get().then(|| {
+            view! {
+                <button type="button" aria-label=label.clone() title=label on:click=move |_| live.toggle()>
+                    {icon_small(picture)}
+                </button>
+            }
+        })
     };
     view! {
-        <span class="live join" data-live=move || word().0>
+        <span class=move || if is_alive.get() { "live join" } else { "live join pe-2.5" } data-live=move || word().0>
             <span class="dot" aria-hidden="true"></span>
             {move || word().1}
             {button}

@@ -49,7 +49,7 @@ impl Document {
         Rendered { bytes, pages: None, warnings: self.warnings.clone() }
     }
 
-    /// Renders a PDF. Takes about a second per hundred pages when optimised, on threads of its own; call it where blocking is allowed.
+    /// Renders a PDF. Takes seconds for hundreds of pages, on threads of its own; call it where blocking is allowed.
     ///
     /// # Errors
     /// [`DocumentError::MissingGlyph`] when no font has a character of the text, before anything is laid out;

@@ -47,7 +47,7 @@ pub const MAX_PIXELS: u64 = 50_000_000;
 /// Deepest nesting of quotes, lists and emphasis that is accepted. A PDF stops indenting long before.
 pub const MAX_NESTING: usize = 64;
 
-/// When reading the Markdown is given up. Ordinary text of the greatest length takes well under a second.
+/// When reading the Markdown is given up. Ordinary text of the greatest length takes a few seconds even unoptimised.
 pub const MAX_PARSE_TIME: Duration = Duration::from_secs(20);
 
 /// A text and what to call it.

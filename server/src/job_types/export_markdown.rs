@@ -512,4 +512,24 @@ mod tests {
         assert!(pdf(&"長".repeat(500)).len() <= 204);
         assert_eq!(file_name("", ExportFormat::Html), "export.html");
     }
+
+    #[tokio::test]
+    async fn only_files_of_earlier_executions_are_removed() {
+        let folder = std::env::temp_dir().join(format!("jobdeck-exports-{}", uuid::Uuid::now_v7()));
+        let files = FileStore::in_folder(&folder).unwrap();
+        let (job, other) = (JobId(uuid::Uuid::now_v7()), JobId(uuid::Uuid::now_v7()));
+        for (id, token) in [(job, 1), (job, 9), (job, 10), (job, 11), (other, 1)] {
+            let mut upload = files.begin(&object_name(id, token, ExportFormat::Pdf)).await.unwrap();
+            upload.put(vec![1].into()).await.unwrap();
+            upload.finish().await.unwrap();
+        }
+        remove_earlier(&files, job, 10).await;
+        let mut left = files.list("exports").await.unwrap();
+        left.sort();
+        let mut expected =
+            [(job, 10), (job, 11), (other, 1)].map(|(id, token)| object_name(id, token, ExportFormat::Pdf));
+        expected.sort();
+        assert_eq!(left, expected);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }
