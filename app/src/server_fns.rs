@@ -1,4 +1,4 @@
-//! What the browser may ask of the server. Each function passes [`crate::ssr::require`] first, under the permission
+//! What the browser may ask of the server. Each function passes `ssr::require` first, under the permission
 //! listed here.
 
 pub mod jobs;
