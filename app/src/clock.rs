@@ -10,20 +10,20 @@ pub(crate) struct Clock {
     now: RwSignal<DateTime<Utc>>,
     /// The server's time at some moment, and the browser's at the same moment.
     base: StoredValue<(DateTime<Utc>, i64)>,
-    /// Whether times are shown in the reader's zone. False until the page is alive: the server writes UTC.
-    is_local: RwSignal<bool>,
+    /// False until the whole page is hydrated. Before, times are shown in UTC, as the server writes them.
+    is_alive: RwSignal<bool>,
 }
 
 impl Clock {
     /// Puts a clock into the context.
     pub(crate) fn provide(now: DateTime<Utc>) {
         let clock =
-            Self { now: RwSignal::new(now), base: StoredValue::new((now, local_ms())), is_local: RwSignal::new(false) };
+            Self { now: RwSignal::new(now), base: StoredValue::new((now, local_ms())), is_alive: RwSignal::new(false) };
         // Effects run in the browser only. The wait lets the last part of the page come alive first.
         Effect::new(move |_| {
             set_timeout(
                 move || {
-                    clock.is_local.set(true);
+                    clock.is_alive.set(true);
                     clock.tick();
                     set_interval(move || clock.tick(), std::time::Duration::from_secs(1));
                 },
@@ -44,9 +44,14 @@ impl Clock {
         self.now.get()
     }
 
+    /// Whether script drives the page by now.
+    pub(crate) fn is_alive(self) -> bool {
+        self.is_alive.get()
+    }
+
     /// How far the reader's zone is east of UTC at a moment; `None` while times are shown in UTC.
     pub(crate) fn minutes_east(self, at: DateTime<Utc>) -> Option<i32> {
-        if self.is_local.get() { minutes_east(at) } else { None }
+        if self.is_alive.get() { minutes_east(at) } else { None }
     }
 
     fn tick(self) {

@@ -9,6 +9,10 @@ use clap::{Parser, Subcommand};
 use crate::config::{DatabaseArgs, HttpArgs, WorkerArgs};
 use crate::telemetry;
 
+/// Below each help text.
+const SETTINGS: &str = "Settings: flags win over environment variables, those over defaults.\n\
+                        The log goes to standard error; RUST_LOG chooses levels, default info,sqlx=warn.";
+
 /// A job queue on Postgres with a live web deck.
 ///
 /// Without a command: serve.
@@ -16,8 +20,7 @@ use crate::telemetry;
 #[command(
     name = "jobdeck",
     version,
-    after_help = "Settings: flags win over environment variables, those over defaults.\n\
-                  The log goes to standard error; RUST_LOG chooses levels, default info,sqlx=warn."
+    after_help = SETTINGS
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -27,10 +30,13 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the web deck and a worker in one process.
+    #[command(after_help = SETTINGS)]
     Serve(ServeArgs),
     /// Run the web deck alone.
+    #[command(after_help = SETTINGS)]
     Web(WebArgs),
     /// Run a worker alone.
+    #[command(after_help = SETTINGS)]
     Work(WorkArgs),
     /// Bring the database's schema up to date. Every other command does so as well.
     Migrate(migrate::MigrateArgs),

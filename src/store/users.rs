@@ -127,6 +127,19 @@ impl Store {
         .await?)
     }
 
+    /// All users, disabled ones included, by address.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn user_list(&self) -> Result<Vec<User>, StoreError> {
+        Ok(sqlx::query_as(
+            "select id, email, name, role::text as role, password_hash, disabled_at
+             from jobdeck.users order by lower(email)",
+        )
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
     /// Whether anybody can sign in yet.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 
 use super::icon::icon_small;
+use crate::clock::use_clock;
 use crate::i18n::Locale;
 use crate::live::{Live, LiveState};
 
@@ -14,12 +15,11 @@ pub(crate) fn live_switch(locale: Locale, live: Live) -> impl IntoView {
         LiveState::Off => ("lost", locale.text("live-off")),
     };
     // Without script there is nothing to pause.
-    let is_alive = RwSignal::new(false);
-    Effect::new(move |_| is_alive.set(true));
+    let clock = use_clock();
     let button = move || {
         let (picture, label) =
             if live.is_paused() { ("play", locale.text("live-resume")) } else { ("pause", locale.text("live-pause")) };
-        is_alive.get().then(|| {
+        clock.is_alive().then(|| {
             view! {
                 <button type="button" aria-label=label.clone() title=label on:click=move |_| live.toggle()>
                     {icon_small(picture)}
@@ -28,7 +28,7 @@ pub(crate) fn live_switch(locale: Locale, live: Live) -> impl IntoView {
         })
     };
     view! {
-        <span class=move || if is_alive.get() { "live join" } else { "live join pe-2.5" } data-live=move || word().0>
+        <span class=move || if clock.is_alive() { "live join" } else { "live join pe-2.5" } data-live=move || word().0>
             <span class="dot" aria-hidden="true"></span>
             {move || word().1}
             {button}

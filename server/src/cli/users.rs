@@ -2,7 +2,7 @@ use std::io::{IsTerminal as _, Read as _};
 
 use anyhow::{Context as _, bail, ensure};
 use jobdeck::Store;
-use jobdeck::store::{Actor, NewUser, User, UserRole};
+use jobdeck::store::{Actor, NewUser, UserRole};
 use serde_json::json;
 
 use crate::auth::person::{is_email, is_plausible};
@@ -92,11 +92,7 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
     let database = Database::join(&args.database.into()).await?;
-    let users: Result<Vec<User>, _> = sqlx::query_as(
-        "select id, email, name, role::text as role, password_hash, disabled_at from jobdeck.users order by lower(email)",
-    )
-    .fetch_all(database.store.pool())
-    .await;
+    let users = database.store.user_list().await;
     database.close().await?;
     let users = users?;
     if args.json {
