@@ -298,6 +298,7 @@ fn filter_bar(locale: Locale, query: &JobQuery, types: &[TypeView]) -> AnyView {
             <select
                 class="select min-h-9 sm:w-44"
                 name="type"
+                autocomplete="off"
                 aria-label=locale.text("jobs-type")
                 on:change=move |event| {
                     job_type.set(event_target_value(&event));
