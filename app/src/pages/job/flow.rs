@@ -10,7 +10,7 @@ use crate::components::badge::state_icon;
 use crate::components::icon::{icon_small, icon_with};
 use crate::format::short_duration;
 use crate::i18n::Locale;
-use crate::model::JobView;
+use crate::model::{AttemptView, JobRow};
 use crate::words;
 
 /// A state on the path.
@@ -26,18 +26,20 @@ struct Step {
 const MOST_STEPS: usize = 8;
 
 /// The states passed so far, the present one last.
-fn path(job: &JobView) -> Vec<Step> {
-    let row = &job.row;
+fn path(row: &JobRow, attempts: &[AttemptView]) -> Vec<Step> {
     let mut steps = vec![Step { state: JobState::Pending, from: Some(row.created_at), until: None }];
     let mut enter = |state: JobState, at: Option<DateTime<Utc>>| {
+        // Only a person's retry leads on from a final state, by way of pending.
+        if steps.last().is_some_and(|last| last.state.is_final()) && state == JobState::Running {
+            steps.push(Step { state: JobState::Pending, from: None, until: None });
+        }
         let Some(last) = steps.last_mut() else { return };
         if last.state != state {
             last.until = at;
             steps.push(Step { state, from: at, until: None });
         }
     };
-    for attempt in job.attempts.iter().rev() {
-        enter(JobState::Pending, None);
+    for attempt in attempts.iter().rev() {
         enter(JobState::Running, Some(attempt.started_at));
         let next = match attempt.outcome {
             AttemptOutcome::Canceled => JobState::Canceled,
@@ -47,7 +49,7 @@ fn path(job: &JobView) -> Vec<Step> {
         };
         enter(next, Some(attempt.ended_at));
     }
-    let newest_end = job.attempts.first().map(|attempt| attempt.ended_at);
+    let newest_end = attempts.first().map(|attempt| attempt.ended_at);
     let runs_since = row.started_at.filter(|started| newest_end.is_none_or(|end| *started >= end));
     match row.state {
         JobState::Running | JobState::Succeeded => {
@@ -62,7 +64,7 @@ fn path(job: &JobView) -> Vec<Step> {
 
 pub(super) fn flow(locale: Locale, job: Shown) -> impl IntoView {
     let clock = use_clock();
-    let steps = Memo::new(move |_| job.with(path));
+    let steps = Memo::new(move |_| job.with(|job| path(&job.row, &job.attempts)));
     let badges = move || {
         let steps = steps.get();
         let n = steps.len();
@@ -127,5 +129,89 @@ fn badge(locale: Locale, clock: crate::clock::Clock, step: Step, is_now: bool) -
             " "
             <span class="x">{took}</span>
         </span>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
+    }
+
+    fn row(state: JobState, started: Option<i64>, finished: Option<i64>) -> JobRow {
+        JobRow {
+            id: "01a22b0e-9268-773c-b768-db5b8f4d3e27".parse().expect("an id"),
+            job_type: "export_markdown".to_owned(),
+            queue: "exports".to_owned(),
+            state,
+            attempts: 1,
+            max_attempts: 5,
+            version: 1,
+            run_after: at(0),
+            started_at: started.map(at),
+            finished_at: finished.map(at),
+            created_at: at(0),
+            updated_at: at(0),
+            stage: None,
+            progress: None,
+            error: None,
+            error_class: None,
+            error_code: None,
+            cancel_requested: false,
+            preview: String::new(),
+            type_is_known: true,
+        }
+    }
+
+    fn attempt(outcome: AttemptOutcome, started: i64, ended: i64, next: Option<i64>) -> AttemptView {
+        AttemptView {
+            token: started,
+            attempt: 1,
+            outcome,
+            worker: None,
+            stage: None,
+            started_at: at(started),
+            ended_at: at(ended),
+            error_class: None,
+            error_code: None,
+            error: None,
+            next_run_at: next.map(at),
+        }
+    }
+
+    fn states(row: &JobRow, attempts: &[AttemptView]) -> String {
+        let words: Vec<_> = path(row, attempts).iter().map(|step| step.state.as_str()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn the_path_has_each_state_once_per_visit() {
+        use AttemptOutcome::{Failed, Released};
+        assert_eq!(states(&row(JobState::Pending, None, None), &[]), "pending");
+        assert_eq!(states(&row(JobState::Canceled, None, Some(2)), &[]), "pending canceled");
+        assert_eq!(states(&row(JobState::Succeeded, Some(1), Some(3)), &[]), "pending running succeeded");
+        let retried = [attempt(Failed, 1, 2, Some(5))];
+        assert_eq!(states(&row(JobState::Retrying, Some(1), None), &retried), "pending running retrying");
+        assert_eq!(states(&row(JobState::Running, Some(6), None), &retried), "pending running retrying running");
+        let released = [attempt(Released, 1, 2, Some(2))];
+        assert_eq!(states(&row(JobState::Pending, Some(1), None), &released), "pending running pending");
+        let failed = [attempt(Failed, 1, 2, None)];
+        assert_eq!(states(&row(JobState::Failed, Some(1), Some(2)), &failed), "pending running failed");
+        assert_eq!(states(&row(JobState::Pending, Some(1), None), &failed), "pending running failed pending");
+        let by_person = "pending running failed pending running succeeded";
+        assert_eq!(states(&row(JobState::Succeeded, Some(8), Some(9)), &failed), by_person);
+    }
+
+    #[test]
+    fn a_step_ends_when_the_next_begins() {
+        let steps =
+            path(&row(JobState::Succeeded, Some(6), Some(9)), &[attempt(AttemptOutcome::Failed, 1, 2, Some(5))]);
+        let times: Vec<_> = steps.iter().map(|step| (step.from, step.until)).collect();
+        let expected = [(0, Some(1)), (1, Some(2)), (2, Some(6)), (6, Some(9)), (9, None)];
+        assert_eq!(times, expected.map(|(from, until)| (Some(at(from)), until.map(at))));
     }
 }
