@@ -33,10 +33,7 @@ pub(crate) fn playwright(database_url: &str, args: &[String]) -> Result<Counts> 
         bail!("there are no browser tests: end2end/package.json is missing");
     }
     let chromium = chromium()?;
-    tools::ensure_cjk_font();
-    if tools::find("pdftotext").is_none() {
-        tools::apt_install(&["poppler-utils"], "the browser tests read PDF files with pdftotext")?;
-    }
+    tools::ensure_document_tools()?;
     let path = node()?;
     install(&folder, &path)?;
     let report = paths::scratch().join("playwright.json");

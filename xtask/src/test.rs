@@ -35,6 +35,7 @@ pub(crate) fn test() -> Result<ExitCode> {
     check(&mut parts, "browser half", || browser::site(Profile::Dev));
     check(&mut parts, "lint", lint);
     check(&mut parts, "docs", docs);
+    check(&mut parts, "document tools", tools::ensure_document_tools);
     match TestServer::start() {
         Ok(server) => {
             // Also builds the binary that the browser tests start.

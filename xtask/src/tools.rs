@@ -147,6 +147,15 @@ pub(crate) fn ensure_cjk_font() {
     }
 }
 
+/// What the tests read files with: a font for Chinese, and pdftotext.
+pub(crate) fn ensure_document_tools() -> Result<()> {
+    ensure_cjk_font();
+    if find("pdftotext").is_none() {
+        apt_install(&["poppler-utils"], "the tests read PDF files with pdftotext")?;
+    }
+    Ok(())
+}
+
 fn display(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
