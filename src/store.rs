@@ -15,7 +15,7 @@ use sqlx::postgres::PgPoolOptions;
 
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
-pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef};
+pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
 pub use enqueue::{EnqueueOptions, Enqueued};
 pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;

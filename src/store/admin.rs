@@ -73,10 +73,14 @@ impl Store {
     pub async fn job_cancel(&self, id: JobId, actor: &Actor) -> Result<CancelOutcome, StoreError> {
         let row: ActionRow = sqlx::query_as(
             "with target as materialized (
-               select id, status, cancel_requested_at from jobdeck.jobs where id = $1 for update),
-             -- The locked row alone is judged: the statement's own snapshot of it may be older.
+               select id, status, cancel_requested_at, token, attempts, started_at, locked_at, locked_by, lease_expires_at
+               from jobdeck.jobs where id = $1 for update),
+             -- The locked row alone is judged: the statement's own snapshot of it may be older. What a claim changes is
+             -- written again from the locked row, because constraints are first checked against that older one.
              changed as (
                update jobdeck.jobs j set
+                 token = t.token, attempts = t.attempts, started_at = t.started_at, locked_at = t.locked_at,
+                 locked_by = t.locked_by, lease_expires_at = t.lease_expires_at,
                  status = case when t.status = 'running' then t.status else 'canceled' end,
                  finished_at = case when t.status = 'running' then null else now() end,
                  cancel_requested_at = now(), version = j.version + 1, updated_at = now()
@@ -129,7 +133,8 @@ impl Store {
                returning k.job_id),
              changed as (
                update jobdeck.jobs j set status = 'pending', attempts = 0, stalled_count = 0, run_after = now(),
-                 finished_at = null, cancel_requested_at = null, stage = null, progress = null, stages_at = '{}',
+                 finished_at = null, locked_at = null, locked_by = null, lease_expires_at = null, cancel_requested_at = null,
+                 stage = null, progress = null, stages_at = '{}',
                  version = j.version + 1, updated_at = now()
                from target t
                where j.id = t.id and t.status in ('failed', 'canceled')

@@ -38,6 +38,30 @@ pub struct Claim {
     pub max_attempts: i32,
     /// Starts ever, this one included.
     pub starts: i32,
+    /// Leases of it that ran out before this start.
+    pub stalled_count: i32,
+}
+
+/// Which jobs a claim takes by how often their lease ran out. A job that stalled may have killed its process, so it is not
+/// mixed with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stalls {
+    /// Jobs that never stalled.
+    None,
+    /// Jobs that stalled once and may bear more. They may have been dragged down by another, so they run together.
+    Once,
+    /// Jobs that stalled again, or may not once more: each runs alone.
+    Often,
+}
+
+impl Stalls {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Once => "once",
+            Self::Often => "often",
+        }
+    }
 }
 
 impl Claim {
@@ -78,8 +102,10 @@ fn columns(leases: &[LeaseRef]) -> (Vec<JobId>, Vec<i64>) {
 }
 
 impl Store {
-    /// Takes up to `limit` due jobs of `queue` whose type is one of `types`: most urgent first, then longest due.
-    /// Each gets a new token and a lease of `lease` on the database's clock.
+    /// Takes up to `limit` due jobs of `queue` whose type is one of `types` and that never stalled. Each gets a new token and
+    /// a lease of `lease` on the database's clock.
+    ///
+    /// Each point of priority is worth a minute of waiting; then the longest due goes first, then the smallest id.
     ///
     /// # Errors
     /// If the database does. A reply lost on the way leaves the jobs leased; they are reaped like any other.
@@ -91,34 +117,55 @@ impl Store {
         lease: Duration,
         worker: &str,
     ) -> Result<Vec<Claim>, StoreError> {
-        // The CTE is materialised because a LIMIT subquery with SKIP LOCKED may otherwise be planned as a nested loop
-        // that updates more rows than the limit. The queue's row is locked for share so that a pause that has
-        // committed is seen: the pause waits for claims under way, and later claims read it.
+        self.job_claim_stalled(queue, types, limit, lease, worker, Stalls::None).await
+    }
+
+    /// As [`Store::job_claim_batch`], for jobs that stalled as `stalls` says.
+    ///
+    /// # Errors
+    /// As [`Store::job_claim_batch`].
+    pub async fn job_claim_stalled(
+        &self,
+        queue: &str,
+        types: &[String],
+        limit: i64,
+        lease: Duration,
+        worker: &str,
+        stalls: Stalls,
+    ) -> Result<Vec<Claim>, StoreError> {
         Ok(sqlx::query_as(
-            "with gate as materialized (
-               select name from jobdeck.queues where name = $1 and paused_at is null for share),
-             candidate as materialized (
-               select j.id from jobdeck.jobs j
-               where j.queue = (select name from gate) and j.status in ('pending', 'retrying')
-                 and j.type = any($2) and j.run_after <= now() and j.attempts < j.max_attempts
-               order by j.priority desc, j.run_after, j.id
-               limit $3
-               for update of j skip locked)
-             update jobdeck.jobs j set status = 'running',
-               token = greatest(j.token, (select epoch::bigint << 40 from jobdeck.deployment)) + 1,
-               attempts = j.attempts + 1, starts = j.starts + 1, locked_at = now(), started_at = now(),
-               locked_by = $5, last_worker = $5, lease_expires_at = now() + $4 * interval '1 microsecond',
-               stage = null, progress = null, stages_at = '{}', version = j.version + 1, updated_at = now()
-             from candidate c
-             where j.id = c.id
-             returning j.id, j.token, j.type, j.queue, j.payload::text as payload, j.attempts, j.max_attempts, j.starts",
+            "select id, token, type, queue, payload, attempts, max_attempts, starts, stalled_count
+             from jobdeck.claim_jobs($1, $2, $3, $4 * interval '1 microsecond', $5, $6)",
         )
         .bind(queue)
         .bind(types)
-        .bind(limit)
+        .bind(i32::try_from(limit).unwrap_or(i32::MAX))
         .bind(micros(lease))
         .bind(worker)
+        .bind(stalls.as_str())
         .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Whether jobs that stalled are due in these queues: those that run together, and those that run alone.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_suspects_due(
+        connection: &mut PgConnection,
+        queues: &[String],
+        types: &[String],
+    ) -> Result<(bool, bool), StoreError> {
+        Ok(sqlx::query_as(
+            "select coalesce(bool_or(stalled_count = 1 and max_stalled >= 2), false),
+               coalesce(bool_or(not (stalled_count = 1 and max_stalled >= 2)), false)
+             from (select j.stalled_count, j.max_stalled from jobdeck.jobs j
+               where j.queue = any($1) and j.type = any($2) and j.status in ('pending', 'retrying')
+                 and j.stalled_count > 0 and j.run_after <= now() limit 1000) suspects",
+        )
+        .bind(queues)
+        .bind(types)
+        .fetch_one(connection)
         .await?)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobdeck::store::Outcome;
-use jobdeck::{EnqueueOptions, JobError, JobState, JobType, Store};
+use jobdeck::{EnqueueOptions, JobError, JobState, Store};
 use serde_json::json;
 
 use crate::support::{Brittle, Db, Note, lease, person};
@@ -210,7 +210,7 @@ async fn nothing_of_a_paused_queue_starts_and_resume_lets_it_go_on() {
 }
 
 #[tokio::test]
-async fn claim_uses_its_index_and_no_sort_at_a_hundred_thousand_finished_rows() {
+async fn each_range_of_a_claim_is_one_index_scan_without_sort_at_a_hundred_thousand_finished_rows() {
     let db = Db::new().await;
     sqlx::raw_sql(
         "insert into jobdeck.jobs (type, payload, status, finished_at)
@@ -223,16 +223,48 @@ async fn claim_uses_its_index_and_no_sort_at_a_hundred_thousand_finished_rows() 
     .expect("seeded");
     let plan: Vec<String> = sqlx::query_scalar(
         "explain select j.id from jobdeck.jobs j
-         where j.queue = 'default' and j.status in ('pending', 'retrying') and j.type = any('{note}')
-           and j.run_after <= now() and j.attempts < j.max_attempts
-         order by j.priority desc, j.run_after, j.id limit 10 for update of j skip locked",
+         where j.queue = 'default' and j.type = 'note' and j.priority = 0 and j.status in ('pending', 'retrying')
+           and j.run_after <= now() and j.stalled_count = 0
+         order by j.run_after, j.id limit 10 for update of j skip locked",
     )
     .fetch_all(db.store.pool())
     .await
     .expect("explained");
     let plan = plan.join("\n");
     assert!(plan.contains("job_claim_idx") && !plan.contains("Sort") && !plan.contains("Seq Scan"), "{plan}");
-    assert_eq!(Note::TYPE, "note");
+}
+
+#[tokio::test]
+async fn claims_read_neither_jobs_due_later_nor_unknown_types() {
+    let db = Db::new().await;
+    sqlx::raw_sql(
+        "insert into jobdeck.jobs (type, payload, priority, run_after)
+           select 'note', '{}', 9, now() + interval '1 hour' from generate_series(1, 20000);
+         insert into jobdeck.jobs (type, payload) select 'unheard_of', '{}' from generate_series(1, 20000);
+         insert into jobdeck.jobs (type, payload) values ('note', '{}');
+         analyze jobdeck.jobs",
+    )
+    .execute(db.store.pool())
+    .await
+    .expect("seeded");
+    assert_eq!(db.claim_many("A", 10).await.len(), 1);
+    let mut connection = db.connection().await;
+    let buffers = async |connection: &mut sqlx::PgConnection| {
+        let plan: Vec<String> = sqlx::query_scalar(
+            "explain (analyze, buffers, timing off, summary off)
+             select * from jobdeck.claim_jobs('default', '{note}', 10, interval '15 seconds', 'A')",
+        )
+        .fetch_all(connection)
+        .await
+        .expect("explained");
+        let line = plan.iter().find(|line| line.contains("Buffers: shared hit=")).expect("buffers").clone();
+        let number = line.split("shared hit=").nth(1).expect("hits").split(' ').next().expect("a number").to_owned();
+        number.parse::<u64>().expect("a number")
+    };
+    // The first call plans.
+    buffers(&mut connection).await;
+    let read = buffers(&mut connection).await;
+    assert!(read < 100, "an empty claim reads {read} pages");
 }
 
 #[tokio::test]

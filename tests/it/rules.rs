@@ -80,7 +80,7 @@ async fn forbidden_rows_are_refused_by_named_constraints() {
         (JobState::Canceled, "job_result_only_if_succeeded", "update jobdeck.jobs set result = '1'"),
         (JobState::Running, "job_progress_is_percent", "update jobdeck.jobs set progress = 101"),
         (JobState::Running, "job_transition_allowed", "update jobdeck.jobs set token = token + 1"),
-        (JobState::Running, "job_transition_allowed", "update jobdeck.jobs set token = token - 1"),
+        (JobState::Retrying, "job_transition_allowed", "update jobdeck.jobs set token = token - 1"),
         (JobState::Failed, "job_transition_allowed", "update jobdeck.jobs set token = 0"),
         (JobState::Running, "job_stalls_in_range", "update jobdeck.jobs set stalled_count = 5"),
         (JobState::Pending, "job_payload_is_object", "update jobdeck.jobs set payload = '[]'"),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobdeck::store::{Actor, Claim, LeaseRef};
+use jobdeck::store::{Actor, Claim, LeaseRef, Stalls};
 use jobdeck::{Backoff, EnqueueOptions, IdempotencyKey, Job, JobId, JobState, JobType, Policy, Store};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, PgConnection};
@@ -61,7 +61,15 @@ impl Db {
 
     pub(crate) async fn claim_many(&self, worker: &str, limit: i64) -> Vec<Claim> {
         let types = [Note::TYPE, Keyed::TYPE, Brittle::TYPE].map(str::to_owned);
-        self.store.job_claim_batch("default", &types, limit, Duration::from_secs(15), worker).await.expect("claimed")
+        let lease = Duration::from_secs(15);
+        for stalls in [Stalls::None, Stalls::Once, Stalls::Often] {
+            let claimed = self.store.job_claim_stalled("default", &types, limit, lease, worker, stalls).await;
+            let claimed = claimed.expect("claimed");
+            if !claimed.is_empty() {
+                return claimed;
+            }
+        }
+        Vec::new()
     }
 
     /// Ends the lease of a running job by the database's clock.

@@ -1,0 +1,272 @@
+-- Exact counts in constant time, limits across workers, cool-downs, and claims that read only what they may take.
+
+alter table jobdeck.jobs
+  add column tags text[] not null default '{}',
+  -- jobs with the same value share the queue's key_limit
+  add column limit_key text constraint job_limit_key_length check (octet_length(limit_key) between 1 and 200),
+  -- the job this one repeats, as a person asked; not a foreign key, since the original may be pruned
+  add column rerun_of uuid;
+
+alter table jobdeck.queues
+  -- running jobs of this queue at once, over all workers; null is no limit
+  add column concurrency_limit integer constraint queue_concurrency_limit_positive check (concurrency_limit > 0),
+  -- running jobs at once with the same limit_key, over all workers; null is no limit
+  add column key_limit integer constraint queue_key_limit_positive check (key_limit > 0);
+
+-- Providers that asked for a pause. Types that name the provider are not claimed before `until`.
+create table jobdeck.cool_downs (
+  provider text primary key constraint cool_down_provider_length check (octet_length(provider) between 1 and 200),
+  until timestamptz not null constraint cool_down_until_plausible check (until between '1970-01-01Z' and '9999-12-31Z'),
+  reason text,
+  set_at timestamptz not null default now()
+);
+
+alter table jobdeck.job_types
+  -- whose cool-down stops this type
+  add column if not exists provider text;
+
+-- One expression, so that it is inlined where it is called.
+create or replace function jobdeck.uuid_v7() returns uuid
+language sql volatile parallel safe as $$
+  select (lpad(to_hex((date_part('epoch', clock_timestamp()) * 1000)::bigint), 12, '0') || '7'
+    -- Only the version digit differs from the random (version 4) id, whose variant bits are already right.
+    || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid
+$$;
+
+-- A claim reads one range for each type and priority it may take: neither unknown types nor jobs due later are passed over.
+drop index jobdeck.job_claim_idx;
+create index job_claim_idx on jobdeck.jobs (queue, type, priority desc, run_after, id)
+  where status in ('pending', 'retrying');
+-- Serves the claim of jobs that stalled, which run apart from the others.
+create index job_suspect_idx on jobdeck.jobs (queue, type, run_after)
+  where status in ('pending', 'retrying') and stalled_count > 0;
+-- Serves limits and the reaper. The lease is not in it, so that renewing one stays a heap-only update.
+drop index jobdeck.job_running_idx;
+create index job_running_idx on jobdeck.jobs (queue, limit_key) where status = 'running';
+
+-- After instead of before: a row trigger that runs before an update locks each row a second time.
+drop trigger job_transition_allowed on jobdeck.jobs;
+create trigger job_transition_allowed after update on jobdeck.jobs for each row
+when (
+  new.token < old.token
+  or (new.token <> old.token and new.status <> 'running')
+  or (old.status <> new.status and not (
+    (old.status = 'pending' and new.status in ('running', 'canceled'))
+    or (old.status = 'running' and new.status in ('succeeded', 'retrying', 'failed', 'canceled', 'pending'))
+    or (old.status = 'retrying' and new.status in ('running', 'canceled'))
+    or (old.status in ('failed', 'canceled') and new.status = 'pending')))
+  or (new.status = 'running' and old.status <> 'running' and new.token <= old.token)
+  or (new.status = 'running' and old.status = 'running' and new.token <> old.token)
+)
+execute function jobdeck.refuse_transition();
+
+-- How many jobs there are: the sum of both tables. Writers only append to the second, so that no two of them ever wait for
+-- each other; what is appended is folded into the first every second or so.
+create table jobdeck.job_counters (
+  queue text not null,
+  type text not null,
+  status jobdeck.job_state not null,
+  n_jobs bigint not null,
+  primary key (queue, type, status)
+);
+create table jobdeck.job_counter_deltas (
+  queue text not null,
+  type text not null,
+  status jobdeck.job_state not null,
+  n_jobs bigint not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_insert_scale_factor = 0,
+  autovacuum_vacuum_insert_threshold = 50000);
+
+create function jobdeck.count_inserted() returns trigger
+language plpgsql as $$
+begin
+  insert into jobdeck.job_counter_deltas (queue, type, status, n_jobs)
+  select r.queue, r.type, r.status, count(*) from new_rows r group by r.queue, r.type, r.status;
+  return null;
+end
+$$;
+
+create function jobdeck.count_deleted() returns trigger
+language plpgsql as $$
+begin
+  insert into jobdeck.job_counter_deltas (queue, type, status, n_jobs)
+  select r.queue, r.type, r.status, -count(*) from old_rows r group by r.queue, r.type, r.status;
+  return null;
+end
+$$;
+
+create function jobdeck.count_updated() returns trigger
+language plpgsql as $$
+begin
+  insert into jobdeck.job_counter_deltas (queue, type, status, n_jobs)
+  select c.queue, c.type, c.status, sum(c.n)
+  from (select r.queue, r.type, r.status, 1 as n from new_rows r
+    union all select r.queue, r.type, r.status, -1 from old_rows r) c
+  group by c.queue, c.type, c.status having sum(c.n) <> 0;
+  return null;
+end
+$$;
+
+create trigger job_count_inserted after insert on jobdeck.jobs referencing new table as new_rows
+  for each statement execute function jobdeck.count_inserted();
+create trigger job_count_deleted after delete on jobdeck.jobs referencing old table as old_rows
+  for each statement execute function jobdeck.count_deleted();
+create trigger job_count_updated after update on jobdeck.jobs referencing old table as old_rows new table as new_rows
+  for each statement execute function jobdeck.count_updated();
+
+insert into jobdeck.job_counters (queue, type, status, n_jobs)
+select queue, type, status, count(*) from jobdeck.jobs group by queue, type, status;
+
+-- Milliseconds of the last hint. A sequence, because it is seen at once and by everyone, whatever becomes of the
+-- transaction that moves it.
+create sequence jobdeck.wake_clock minvalue 0 start 0;
+
+-- Tells waiting workers that `queue` got a job: a hint, sent at most every 5 ms, because commits with a notification wait for
+-- each other. A worker that was woken looks again shortly after, and polls in any case.
+create function jobdeck.wake(queue text) returns void
+language plpgsql as $$
+declare
+  now_ms constant bigint := date_part('epoch', clock_timestamp()) * 1000;
+begin
+  if abs(now_ms - (select last_value from jobdeck.wake_clock)) >= 5 then
+    perform setval('jobdeck.wake_clock', now_ms);
+    perform pg_notify('jobdeck_jobs', queue);
+  end if;
+end
+$$;
+
+-- Takes up to `max_jobs` due jobs of `from_queue` whose type is one of `of_types`, each with a new token and a lease.
+--
+-- Order: each point of priority is worth a minute of waiting, then id. So a job is overtaken only by those that became due at most
+-- (difference in priority) minutes after it, and none starves.
+--
+-- `stalls`: 'none' takes jobs that never stalled; 'once' those that stalled once and may bear more; 'often' the others that
+-- stalled. See docs/state-machine.md for how they are run.
+create function jobdeck.claim_jobs(
+  from_queue text, of_types text[], max_jobs integer, lease interval, for_worker text, stalls text default 'none')
+returns table (id uuid, token bigint, type text, queue text, payload text, attempts integer, max_attempts integer,
+  starts integer, stalled_count integer)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  gate record;
+  allowed text[];
+  levels jsonb;
+  room integer := max_jobs;
+  taken uuid[];
+  full_keys text[] := '{}';
+begin
+  select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue;
+  if not found or gate.paused_at is not null then
+    return;
+  end if;
+
+  select array_agg(t.type) into allowed from unnest(of_types) as t (type)
+  where not exists (
+    select from jobdeck.job_types jt join jobdeck.cool_downs c on c.provider = jt.provider
+    where jt.type = t.type and c.until > now());
+
+  -- Each type with each priority that waits: one probe of the index for each.
+  with recursive level (type, priority) as (
+    select t.type, (select j.priority from jobdeck.jobs j
+      where j.queue = from_queue and j.type = t.type and j.status in ('pending', 'retrying')
+      order by j.priority desc limit 1)
+    from unnest(allowed) as t (type)
+    union all
+    select l.type, (select j.priority from jobdeck.jobs j
+      where j.queue = from_queue and j.type = l.type and j.status in ('pending', 'retrying') and j.priority < l.priority
+      order by j.priority desc limit 1)
+    from level l where l.priority is not null)
+  select jsonb_agg(jsonb_build_object('type', l.type, 'priority', l.priority)) into levels
+  from level l where l.priority is not null;
+  if levels is null then
+    return;
+  end if;
+
+  -- The queue's row is locked so that a pause that has committed is seen: the pause waits for claims under way, and later ones
+  -- read it. Where claims must not pass each other (limits; more than one range to choose from) they take turns.
+  if gate.concurrency_limit is null and gate.key_limit is null and jsonb_array_length(levels) = 1 then
+    select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue for share;
+    if gate.paused_at is not null or gate.concurrency_limit is not null or gate.key_limit is not null then
+      return;
+    end if;
+  else
+    select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue for update;
+    if gate.paused_at is not null then
+      return;
+    end if;
+  end if;
+  -- From here each statement sees all that claims before this one did.
+  if gate.concurrency_limit is not null then
+    room := least(room, gate.concurrency_limit
+      - (select count(*) from jobdeck.jobs j where j.queue = from_queue and j.status = 'running'));
+  end if;
+
+  while room > 0 loop
+    if gate.key_limit is not null then
+      select coalesce(array_agg(k.limit_key), '{}') into full_keys from (
+        select j.limit_key from jobdeck.jobs j
+        where j.queue = from_queue and j.status = 'running' and j.limit_key is not null
+        group by j.limit_key having count(*) >= gate.key_limit) k;
+    end if;
+    if stalls = 'none' and gate.key_limit is null and jsonb_array_length(levels) = 1 then
+      select array_agg(c.id) into taken from (
+        select j.id from jobdeck.jobs j
+        where j.queue = from_queue and j.type = levels->0->>'type' and j.priority = (levels->0->>'priority')::smallint
+          and j.status in ('pending', 'retrying') and j.run_after <= now() and j.stalled_count = 0
+        order by j.run_after, j.id
+        limit room for update of j skip locked) c;
+    else
+      with candidate as materialized (
+        select c.id, c.limit_key, c.rank from (
+          select (l.value->>'type') as type, (l.value->>'priority')::smallint as priority
+          from jsonb_array_elements(levels) as l (value) where stalls = 'none') l
+        cross join lateral (
+          select j.id, j.limit_key, j.run_after - l.priority * interval '1 minute' as rank from jobdeck.jobs j
+          where j.queue = from_queue and j.type = l.type and j.priority = l.priority
+            and j.status in ('pending', 'retrying') and j.run_after <= now() and j.stalled_count = 0
+            and (j.limit_key is null or j.limit_key <> all (full_keys))
+          order by j.run_after, j.id
+          limit room) c
+        union all
+        -- Few, and found by an index of their own.
+        select j.id, j.limit_key, j.run_after - j.priority * interval '1 minute' from jobdeck.jobs j
+        where stalls <> 'none' and j.queue = from_queue and j.type = any (allowed)
+          and j.status in ('pending', 'retrying') and j.stalled_count > 0 and j.run_after <= now()
+          and (stalls = 'once') = (j.stalled_count = 1 and j.max_stalled >= 2)
+          and (j.limit_key is null or j.limit_key <> all (full_keys))),
+      chosen as materialized (
+        select c.id from (
+          select c.id, c.rank, c.limit_key, row_number() over (partition by c.limit_key order by c.rank, c.id) as place
+          from candidate c) c
+        where gate.key_limit is null or c.limit_key is null
+          or c.place <= gate.key_limit - (select count(*) from jobdeck.jobs j
+            where j.queue = from_queue and j.status = 'running' and j.limit_key = c.limit_key)
+        order by c.rank, c.id
+        limit room),
+      locked as materialized (
+        select j.id from jobdeck.jobs j join chosen c on c.id = j.id
+        where j.status in ('pending', 'retrying') and j.run_after <= now()
+        for update of j skip locked)
+      select array_agg(l.id) into taken from locked l;
+    end if;
+    exit when taken is null;
+
+    return query
+      with changed as (
+        update jobdeck.jobs j set status = 'running',
+          token = greatest(j.token, (select d.epoch::bigint << 40 from jobdeck.deployment d)) + 1,
+          attempts = j.attempts + 1, starts = j.starts + 1, locked_at = now(), started_at = now(),
+          locked_by = for_worker, last_worker = for_worker, lease_expires_at = now() + lease,
+          stage = null, progress = null, stages_at = '{}', version = j.version + 1, updated_at = now()
+        where j.id = any (taken)
+        returning j.id, j.token, j.type, j.queue, j.payload, j.attempts, j.max_attempts, j.starts, j.stalled_count,
+          j.run_after - j.priority * interval '1 minute' as rank)
+      select c.id, c.token, c.type, c.queue, c.payload::text, c.attempts, c.max_attempts, c.starts, c.stalled_count
+      from changed c order by c.rank, c.id;
+    room := room - cardinality(taken);
+    -- Only a limit by key hides further jobs behind those just taken.
+    exit when gate.key_limit is null;
+  end loop;
+end
+$$;
