@@ -3,6 +3,7 @@
 mod admin;
 mod audit;
 mod claims;
+mod counters;
 mod enqueue;
 mod jobs;
 mod links;
@@ -16,10 +17,11 @@ use sqlx::postgres::PgPoolOptions;
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
 pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
+pub use counters::{CounterMismatch, JobCounter};
 pub use enqueue::{EnqueueOptions, Enqueued};
 pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;
-pub use outcomes::{Accepted, Outcome};
+pub use outcomes::{Accepted, Completion, Outcome};
 pub use registry::{RegisteredType, WorkerInfo};
 pub use users::{NewUser, SignInSession, User, UserRole};
 
@@ -138,6 +140,18 @@ impl Store {
         let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
         let searches = pool_options.max_connections((connections / 3).clamp(1, 8)).connect_lazy_with(searches);
         Ok(Self { pool, searches })
+    }
+
+    /// As [`Store::connect`], but without a connection until one is needed.
+    ///
+    /// # Errors
+    /// If the URL is wrong.
+    pub fn connect_lazy(url: &str, connections: u32) -> Result<Self, StoreError> {
+        let pool = PgPoolOptions::new()
+            .acquire_timeout(std::time::Duration::from_secs(10))
+            .max_connections(connections)
+            .connect_lazy_with(connect_options(url)?);
+        Ok(Self::new(pool))
     }
 
     /// Begins a transaction in a task of its own, so that a caller who is dropped meanwhile (a handler told to stop, a

@@ -4,23 +4,30 @@
 //! keeper ([`keeper`]) has a thread and a connection of its own, so a handler that blocks every runtime thread loses no
 //! lease. The listener ([`listener`]) only shortens the wait between polls; without it everything still runs.
 
+mod completer;
 mod executor;
+mod isolation;
 mod keeper;
+mod lanes;
 mod lease_watch;
 mod listener;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::watch;
 
+use crate::store::Stalls;
 use crate::{Handler, JobType, Policy, PolicyError, Store, StoreError};
 
 pub(crate) use executor::panic_error;
 pub(crate) use lease_watch::LeaseWatch;
+use completer::Completer;
+use isolation::Isolation;
+use lanes::{Lane, Slot};
 use lease_watch::StopReason;
 
 /// When and how long. Defaults suit production; tests set them small.
@@ -221,33 +228,47 @@ impl WorkerBuilder {
         }
         Ok(Worker {
             queues: self.queues,
-            shared: Arc::new(Shared {
-                store: self.store,
-                database_url: self.database_url,
-                name: self.name,
-                handlers: self.handlers,
-                timing: self.timing,
-                leases: lease_watch::HeldLeases::default(),
-                metrics: Arc::default(),
-            }),
+            store: self.store,
+            database_url: self.database_url,
+            name: self.name,
+            handlers: self.handlers,
+            timing: self.timing,
+            metrics: Arc::default(),
         })
     }
 }
 
+/// Connections of the worker itself, beside those of heartbeat and listener: claims, outcomes, housekeeping. Handlers use the
+/// store they were given, so that none of them can starve the queue.
+const OWN_CONNECTIONS: u32 = 4;
+
+/// What the parts of a running worker share.
 struct Shared {
+    /// For handlers.
     store: Store,
+    /// For the worker itself.
+    own: Store,
     database_url: String,
     name: String,
     handlers: HashMap<String, RegisteredHandler>,
     timing: Timing,
     leases: lease_watch::HeldLeases,
+    isolation: Isolation,
+    completer: Completer,
+    /// Queues whose limits may leave jobs waiting until one of ours ends.
+    limited: Mutex<HashSet<String>>,
     metrics: Arc<WorkerMetrics>,
 }
 
 /// Runs jobs until told to stop. A process may have several.
 pub struct Worker {
     queues: Vec<(String, usize)>,
-    shared: Arc<Shared>,
+    store: Store,
+    database_url: String,
+    name: String,
+    handlers: HashMap<String, RegisteredHandler>,
+    timing: Timing,
+    metrics: Arc<WorkerMetrics>,
 }
 
 impl Worker {
@@ -274,12 +295,12 @@ impl Worker {
 
     /// Its name in the registry and in `locked_by`.
     pub fn name(&self) -> &str {
-        &self.shared.name
+        &self.name
     }
 
     /// Its counters; they go on counting while it runs.
     pub fn metrics(&self) -> Arc<WorkerMetrics> {
-        self.shared.metrics.clone()
+        self.metrics.clone()
     }
 
     /// Works until `shutdown` completes, then stops claiming, lets running jobs finish within the grace time, and hands
@@ -291,25 +312,52 @@ impl Worker {
     /// # Errors
     /// Only at start: if the database cannot be reached.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
-        let Worker { queues, shared } = self;
+        let Worker { queues, store, database_url, name, handlers, timing, metrics } = self;
         tokio::pin!(shutdown);
         let (stop_claiming, claiming) = watch::channel(false);
+        let own = Store::connect_lazy(&database_url, OWN_CONNECTIONS)?;
+        // In a set, so that they end with this future if the caller drops it.
+        let mut background = tokio::task::JoinSet::new();
+        let completer = Completer::start(&mut background, own.clone(), executor::RECORD_FOR);
+        let shared = Arc::new(Shared {
+            store,
+            own,
+            database_url,
+            name,
+            handlers,
+            timing,
+            leases: lease_watch::HeldLeases::default(),
+            isolation: Isolation::default(),
+            completer,
+            limited: Mutex::default(),
+            metrics,
+        });
         let starting = keeper::Keeper::start(shared.clone(), queues.clone());
         let mut keeper = tokio::select! {
             started = starting => started?,
             () = &mut shutdown => return Ok(()),
         };
-        let wakers: Arc<HashMap<String, Notify>> =
-            Arc::new(queues.iter().map(|(queue, _)| (queue.clone(), Notify::new())).collect());
-        // In sets, so that they end with this future if the caller drops it.
-        let mut background = tokio::task::JoinSet::new();
-        background.spawn(listener::listen(shared.database_url.clone(), wakers.clone()));
+        let n_slots: usize = queues.iter().map(|(_, slots)| slots).sum();
+        let n_connections = shared.store.pool().options().get_max_connections();
+        if n_slots > n_connections as usize {
+            tracing::warn!(slots = n_slots, connections = n_connections,
+                "handlers share fewer connections than there are slots: those that use the database may wait for each other");
+        }
+        let lanes: Vec<Lane> = queues
+            .into_iter()
+            .map(|(queue, slots)| {
+                let known = shared.handlers.iter().filter(|(_, handler)| handler.policy.queue == queue);
+                let types = known.map(|(job_type, _)| job_type.clone()).collect();
+                Lane::new(queue, slots, types)
+            })
+            .collect();
+        let lanes = Arc::new(lanes);
+        background.spawn(listener::listen(shared.database_url.clone(), lanes.clone()));
+        background.spawn(fold_counters(shared.own.clone()));
         let mut loops = tokio::task::JoinSet::new();
-        let mut slots = Vec::new();
-        for (queue, n_slots) in queues {
-            let free = Arc::new(Semaphore::new(n_slots));
-            slots.push((free.clone(), n_slots));
-            loops.spawn(claim_loop(shared.clone(), queue, free, wakers.clone(), claiming.clone()));
+        loops.spawn(isolation::run_apart(shared.clone(), lanes.clone(), claiming.clone()));
+        for index in 0..lanes.len() {
+            loops.spawn(claim_loop(shared.clone(), lanes.clone(), index, claiming.clone()));
         }
         tracing::info!(worker = %shared.name, "worker started");
 
@@ -331,9 +379,8 @@ impl Worker {
         }
 
         let all_free = async {
-            for (free, n_slots) in &slots {
-                // Each execution holds one permit until its outcome is written.
-                let _ = free.acquire_many(u32::try_from(*n_slots).unwrap_or(u32::MAX)).await;
+            for lane in lanes.iter() {
+                lane.drained().await;
             }
         };
         tokio::pin!(all_free);
@@ -349,73 +396,112 @@ impl Worker {
     }
 }
 
+/// How soon after a hint a claim loop looks again. Hints are debounced, so that a job may have come without one of its own.
+const LOOKS_AFTER_HINT: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(25)];
+
 /// Claims jobs of one queue whenever there are free slots and due jobs.
-async fn claim_loop(
-    shared: Arc<Shared>,
-    queue: String,
-    free: Arc<Semaphore>,
-    wakers: Arc<HashMap<String, Notify>>,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let types: Vec<String> = shared
-        .handlers
-        .iter()
-        .filter(|(_, handler)| handler.policy.queue == queue)
-        .map(|(job_type, _)| job_type.clone())
-        .collect();
+async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mut stopping: watch::Receiver<bool>) {
+    let lane = &lanes[index];
     let mut pause = Duration::from_millis(100);
+    let mut looks = [].iter();
     loop {
-        let first = tokio::select! {
-            permit = free.clone().acquire_owned() => permit,
+        let slots = tokio::select! {
+            slots = lane.take() => slots,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
-        let Ok(first) = first else { return };
-        let mut permits = vec![first];
-        while permits.len() < 100
-            && let Ok(permit) = free.clone().try_acquire_owned()
-        {
-            permits.push(permit);
-        }
         // Interest in a hint is registered before the query runs, so that one sent in between is not missed.
-        let hint = wakers[&queue].notified();
+        let hint = lane.waker.notified();
         tokio::pin!(hint);
         hint.as_mut().enable();
 
-        // Not raced against the stop signal: a claim dropped halfway would leave jobs leased to nobody. Only a database
-        // that does not answer is given up; what it may have leased is reaped.
-        let sent = Instant::now();
-        let limit = permits.len();
-        let claim = shared.store.job_claim_batch(&queue, &types, limit as i64, shared.timing.lease, &shared.name);
-        let claimed = tokio::time::timeout(shared.timing.lease, claim).await;
-        let wait = match claimed.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into())) {
-            Ok(claims) => {
+        let open = tokio::select! {
+            open = shared.isolation.open() => open,
+            _ = stopping.wait_for(|stop| *stop) => return,
+        };
+        let limit = slots.len();
+        let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None).await;
+        drop(open);
+        let wait = match claimed {
+            Ok(n_claimed) => {
                 pause = Duration::from_millis(100);
-                let full = claims.len() == limit;
-                let deadline = sent + shared.timing.lease.mul_f64(0.8);
-                for (claim, permit) in claims.into_iter().zip(permits) {
-                    // Held from here on, also while every thread is busy and the execution waits to be polled.
-                    let held = shared.leases.add(claim.lease(), deadline);
-                    tokio::spawn(executor::execute(shared.clone(), claim, held, permit));
+                if n_claimed == limit {
+                    Duration::ZERO
+                } else {
+                    looks.next().copied().unwrap_or_else(|| {
+                        // Workers that were started together do not poll together.
+                        shared.timing.poll_every.mul_f64(0.9 + 0.2 * fastrand::f64())
+                    })
                 }
-                if full { Duration::ZERO } else { shared.timing.poll_every }
             }
             Err(error) => {
-                tracing::warn!(%queue, error = %crate::handler::chain(&error), wait = ?pause, "claim failed");
+                tracing::warn!(queue = %lane.queue, error = %crate::handler::chain(&error), wait = ?pause, "claim failed");
+                let wait = pause.mul_f64(0.9 + 0.2 * fastrand::f64());
                 pause = (pause * 2).min(Duration::from_secs(5));
-                pause
+                wait
             }
         };
         if *stopping.borrow() {
             return;
         }
         if !wait.is_zero() {
-            // Workers that were started together do not poll together.
-            let wait = wait.mul_f64(0.9 + 0.2 * fastrand::f64());
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = hint => {}
+                () = hint => looks = LOOKS_AFTER_HINT.iter(),
                 _ = stopping.wait_for(|stop| *stop) => return,
             }
+        }
+    }
+}
+
+/// Claims as many jobs as there are `slots` and starts them. Returns how many.
+///
+/// Not raced against the stop signal: a claim dropped halfway would leave jobs leased to nobody. Only a database that does not
+/// answer is given up; what it may have leased is reaped.
+async fn claim_into(
+    shared: &Arc<Shared>,
+    lanes: &Arc<Vec<Lane>>,
+    index: usize,
+    slots: Vec<Slot>,
+    stalls: Stalls,
+) -> Result<usize, StoreError> {
+    let lane = &lanes[index];
+    let lease = shared.timing.lease;
+    let sent = Instant::now();
+    let claim =
+        shared.own.job_claim_stalled(&lane.queue, &lane.types, slots.len() as i64, lease, &shared.name, stalls);
+    let claims = tokio::time::timeout(lease, claim).await.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))?;
+    let deadline = sent + lease.mul_f64(0.8);
+    let n_claimed = claims.len();
+    for (claim, slot) in claims.into_iter().zip(slots) {
+        // Held from here on, also while every thread is busy and the execution waits to be polled.
+        let held = shared.leases.add(claim.lease(), deadline);
+        let (shared, lanes) = (shared.clone(), lanes.clone());
+        tokio::spawn(async move {
+            executor::execute(shared.clone(), claim, held, slot).await;
+            let lane = &lanes[index];
+            if shared.limited.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane.queue) {
+                lane.waker.notify_one();
+            }
+        });
+    }
+    Ok(n_claimed)
+}
+
+/// Keeps the lines that counting has to add up few.
+async fn fold_counters(store: Store) {
+    let mut is_away = false;
+    loop {
+        tokio::time::sleep(Duration::from_secs(1).mul_f64(0.9 + 0.2 * fastrand::f64())).await;
+        let folded = async {
+            let mut connection = store.pool().acquire().await?;
+            Store::counters_fold(&mut connection).await
+        };
+        match folded.await {
+            Ok(_) => is_away = false,
+            Err(error) if !std::mem::replace(&mut is_away, true) => {
+                tracing::warn!(error = %crate::handler::chain(&error), "counters could not be folded");
+            }
+            Err(_) => {}
         }
     }
 }

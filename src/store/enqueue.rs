@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use sqlx::PgExecutor;
 
 use super::{Store, StoreError};
-use crate::{JobId, JobType};
+use crate::{JobId, JobType, Policy};
 
 /// What an enqueuer may set beside the payload. The rest is the type's policy.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,10 @@ pub struct EnqueueOptions {
     pub created_by: Option<String>,
     /// Whose job it is, in the product's own words.
     pub owner: Option<String>,
+    /// Jobs with the same value share the queue's limit by key. At most 200 bytes.
+    pub limit_key: Option<String>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
 }
 
 /// What an enqueue came to.
@@ -31,13 +35,6 @@ pub struct Enqueued {
     pub is_new: bool,
     /// True for a duplicate whose payload differs from the holder's.
     pub payload_differs: bool,
-}
-
-#[derive(sqlx::FromRow)]
-struct EnqueuedRow {
-    id: JobId,
-    is_new: bool,
-    payload_differs: bool,
 }
 
 /// Deepest nesting of a payload or result. What is deeper could be stored, but not read again.
@@ -98,6 +95,56 @@ fn preview(payload: &Value) -> String {
     text
 }
 
+/// A job as it is written: checked, and with what the database need not work out.
+struct Prepared {
+    payload: String,
+    preview: String,
+    key: Option<String>,
+    digest: Vec<u8>,
+}
+
+fn prepare<T: JobType>(job: &T) -> Result<Prepared, StoreError> {
+    let payload = serde_json::to_value(job)?;
+    if !payload.is_object() {
+        return Err(StoreError::PayloadNotAnObject { job_type: T::TYPE.to_owned() });
+    }
+    check_value(&mut "payload".to_owned(), 0, &payload)?;
+    let text = payload.to_string();
+    if text.len() > Store::MAX_PAYLOAD_BYTES {
+        return Err(StoreError::PayloadTooLarge { bytes: text.len(), limit: Store::MAX_PAYLOAD_BYTES });
+    }
+    let key = job.idempotency_key().map(|key| key.as_str().to_owned());
+    // Without a key nobody compares payloads.
+    let digest = if key.is_some() { Sha256::digest(text.as_bytes()).to_vec() } else { Vec::new() };
+    Ok(Prepared { preview: preview(&payload), payload: text, key, digest })
+}
+
+/// What holds for all jobs of one call.
+struct Shared {
+    policy: Policy,
+    options: EnqueueOptions,
+}
+
+impl Shared {
+    fn of<T: JobType>(mut options: EnqueueOptions) -> Result<Self, StoreError> {
+        let policy = T::policy();
+        policy.check(T::TYPE)?;
+        options.created_by = options.created_by.map(storable_name);
+        options.owner = options.owner.map(storable_name);
+        let texts = options.limit_key.iter().map(|text| ("limit_key", text));
+        for (path, text) in texts.chain(options.tags.iter().map(|text| ("tags", text))) {
+            let problem = match text {
+                text if text.contains('\0') => "holds a NUL character",
+                text if text.is_empty() => "is empty",
+                text if text.len() > 200 => "is longer than 200 bytes",
+                _ => continue,
+            };
+            return Err(StoreError::InvalidValue { path: path.to_owned(), problem });
+        }
+        Ok(Self { policy, options })
+    }
+}
+
 impl Store {
     /// Enqueues one job in a transaction of its own.
     ///
@@ -124,55 +171,145 @@ impl Store {
         job: &T,
         options: EnqueueOptions,
     ) -> Result<Enqueued, StoreError> {
-        let policy = T::policy();
-        policy.check(T::TYPE)?;
-        let payload = serde_json::to_value(job)?;
-        if !payload.is_object() {
-            return Err(StoreError::PayloadNotAnObject { job_type: T::TYPE.to_owned() });
+        let Shared { policy, options } = Shared::of::<T>(options)?;
+        let Prepared { payload, preview, key, digest } = prepare(job)?;
+        const PLAIN: &str = "with created as (
+           insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts, max_stalled, run_after,
+             created_by, owner, limit_key, tags)
+           values ($1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12)
+           returning id)
+         select id, true, false, case when $8 = 0 then jobdeck.wake($2) end is null from created";
+        const KEYED: &str = "with candidate as materialized (select jobdeck.uuid_v7() as id),
+         holder as (
+           insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
+           select $1, $13, id, $14 from candidate
+           -- Waits for a rival transaction and returns the row that won; counts the duplicate there.
+           on conflict (type, key) do update set duplicates = k.duplicates + 1, last_duplicate_at = now()
+           returning k.job_id, k.payload_digest),
+         created as (
+           insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
+             run_after, created_by, owner, limit_key, tags, idempotency_key, payload_digest)
+           select c.id, $1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12, $13, $14
+           from candidate c where exists (select 1 from holder h where h.job_id = c.id)
+           returning id)
+         select h.job_id, exists (select 1 from created), h.payload_digest <> $14,
+           (select case when $8 = 0 then jobdeck.wake($2) end is null from created)
+         from holder h";
+        let statement = sqlx::query_as(if key.is_some() { KEYED } else { PLAIN })
+            .bind(T::TYPE)
+            .bind(&policy.queue)
+            .bind(payload)
+            .bind(preview)
+            .bind(options.priority.unwrap_or(policy.priority))
+            .bind(policy.max_attempts)
+            .bind(policy.max_stalled)
+            .bind(super::claims::micros(options.delay))
+            .bind(options.created_by)
+            .bind(options.owner)
+            .bind(options.limit_key)
+            .bind(options.tags);
+        let statement = match key {
+            Some(key) => statement.bind(key).bind(digest),
+            None => statement,
+        };
+        let (id, is_new, payload_differs, _): (JobId, bool, bool, Option<bool>) = statement.fetch_one(executor).await?;
+        Ok(Enqueued { id, is_new, payload_differs })
+    }
+
+    /// Enqueues many jobs of one type in one statement: all of them or, on an error, none. The answers stand in the order of
+    /// `jobs`.
+    ///
+    /// Of equal keys within `jobs` the first is enqueued; the others are duplicates of it. Keys are taken in one order, so
+    /// that callers with overlapping keys wait for each other without a deadlock.
+    ///
+    /// # Errors
+    /// As [`Store::enqueue`]; a payload that cannot be stored is named by its place: `jobs[57].payload.name`.
+    pub async fn enqueue_many<T: JobType>(&self, jobs: &[T], options: EnqueueOptions) -> Result<Vec<Enqueued>, StoreError> {
+        self.enqueue_many_in_tx(&self.pool, jobs, options).await
+    }
+
+    /// As [`Store::enqueue_many`], with the caller's transaction.
+    ///
+    /// # Errors
+    /// As [`Store::enqueue_many`].
+    pub async fn enqueue_many_in_tx<'e, T: JobType>(
+        &self,
+        executor: impl PgExecutor<'e>,
+        jobs: &[T],
+        options: EnqueueOptions,
+    ) -> Result<Vec<Enqueued>, StoreError> {
+        let Shared { policy, options } = Shared::of::<T>(options)?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
         }
-        check_value(&mut "payload".to_owned(), 0, &payload)?;
-        let text = payload.to_string();
-        if text.len() > Self::MAX_PAYLOAD_BYTES {
-            return Err(StoreError::PayloadTooLarge { bytes: text.len(), limit: Self::MAX_PAYLOAD_BYTES });
+        let (mut payloads, mut previews) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
+        let (mut keys, mut digests) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
+        for (index, job) in jobs.iter().enumerate() {
+            let prepared = prepare(job).map_err(|error| match error {
+                StoreError::InvalidValue { path, problem } => {
+                    StoreError::InvalidValue { path: format!("jobs[{index}].{path}"), problem }
+                }
+                error => error,
+            })?;
+            payloads.push(prepared.payload);
+            previews.push(prepared.preview);
+            keys.push(prepared.key);
+            digests.push(prepared.digest);
         }
-        let key = job.idempotency_key();
-        let digest = Sha256::digest(text.as_bytes());
-        let row: EnqueuedRow = sqlx::query_as(
-            "with candidate as materialized (select jobdeck.uuid_v7() as id),
-             holder as (
-               insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
-               select $1, $2, id, $3 from candidate where $2 is not null
-               -- Waits for a rival transaction and returns the row that won; counts the duplicate there.
-               on conflict (type, key) do update set duplicates = k.duplicates + 1, last_duplicate_at = now()
-               returning k.job_id, k.payload_digest),
-             created as (
-               insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
-                 run_after, idempotency_key, payload_digest, created_by, owner)
-               select c.id, $1, $4, $5, $6, $7, $8, $9, now() + $10 * interval '1 microsecond', $2,
-                 case when $2 is null then null else $3 end, $11, $12
-               from candidate c
-               where $2 is null or exists (select 1 from holder h where h.job_id = c.id)
-               returning id, queue)
-             select coalesce((select job_id from holder), (select id from created)) as id,
-               exists (select 1 from created) as is_new,
-               coalesce((select h.payload_digest <> $3 from holder h), false) as payload_differs,
-               (select pg_notify('jobdeck_jobs', queue) is not null from created where $10 = 0) as woken",
-        )
-        .bind(T::TYPE)
-        .bind(key.as_ref().map(|key| key.as_str()))
-        .bind(digest.as_slice())
-        .bind(&policy.queue)
-        .bind(&payload)
-        .bind(preview(&payload))
-        .bind(options.priority.unwrap_or(policy.priority))
-        .bind(policy.max_attempts)
-        .bind(policy.max_stalled)
-        .bind(super::claims::micros(options.delay))
-        .bind(options.created_by.map(storable_name))
-        .bind(options.owner.map(storable_name))
-        .fetch_one(executor)
-        .await?;
-        Ok(Enqueued { id: row.id, is_new: row.is_new, payload_differs: row.payload_differs })
+        let keyed = keys.iter().any(Option::is_some);
+        const PLAIN: &str = "with input as materialized (
+           select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[]) with ordinality
+             as i (payload, preview, place)
+           where $11::text[] is not null and $12::bytea[] is not null),
+         created as (
+           insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled, run_after,
+             created_by, owner, limit_key, tags)
+           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + $6 * interval '1 microsecond', $7, $8, $9,
+             $10
+           from input i returning 1)
+         select i.id, true, false,
+           i.place = 1 and (select case when $6 = 0 then jobdeck.wake($2) end is null from created limit 1)
+         from input i order by i.place";
+        const KEYED: &str = "with input as materialized (
+           select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[], $11::text[], $12::bytea[])
+             with ordinality as i (payload, preview, key, digest, place)),
+         holder as (
+           insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
+           select distinct on (i.key) $1, i.key, i.id, i.digest from input i where i.key is not null
+           order by i.key, i.place
+           on conflict (type, key) do update set duplicates = k.duplicates + 1, last_duplicate_at = now()
+           returning k.key, k.job_id, k.payload_digest),
+         created as (
+           insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
+             run_after, created_by, owner, limit_key, tags, idempotency_key, payload_digest)
+           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + $6 * interval '1 microsecond', $7, $8, $9,
+             $10, i.key, case when i.key is not null then i.digest end
+           from input i where i.key is null or i.id in (select h.job_id from holder h)
+           returning 1)
+         select coalesce(h.job_id, i.id), h.job_id is null or h.job_id = i.id, coalesce(h.payload_digest <> i.digest, false),
+           i.place = 1 and (select case when $6 = 0 then jobdeck.wake($2) end is null from created limit 1)
+         from input i left join holder h on h.key = i.key
+         order by i.place";
+        // Not prepared: planned for as many rows as there are, not for the few that a general plan supposes.
+        let statement = sqlx::query_as(if keyed { KEYED } else { PLAIN })
+            .persistent(false)
+            .bind(T::TYPE)
+            .bind(&policy.queue)
+            .bind(options.priority.unwrap_or(policy.priority))
+            .bind(policy.max_attempts)
+            .bind(policy.max_stalled)
+            .bind(super::claims::micros(options.delay))
+            .bind(options.created_by)
+            .bind(options.owner)
+            .bind(options.limit_key)
+            .bind(options.tags);
+        // Numbered in this order; a call without keys leaves these two out of its statement, but not out of its numbers.
+        let statement = statement.bind(keys).bind(digests).bind(payloads).bind(previews);
+        let rows: Vec<(JobId, bool, bool, Option<bool>)> = statement.fetch_all(executor).await?;
+        Ok(rows
+            .into_iter()
+            .map(|(id, is_new, payload_differs, _)| Enqueued { id, is_new, payload_differs })
+            .collect())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an execution writes: progress, and its one outcome. Each statement is fenced by id, token and state.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -7,7 +8,7 @@ use sqlx::PgExecutor;
 
 use super::claims::micros;
 use super::{LeaseRef, Store, StoreError};
-use crate::{AttemptOutcome, FailureClass, JobError, JobState, LeaseLost, clean_error_text};
+use crate::{AttemptOutcome, FailureClass, JobError, JobId, JobState, LeaseLost, clean_error_text};
 
 /// An outcome the database took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,31 @@ pub enum Outcome<'a> {
     Released,
     /// The handler stopped because a person asked.
     Canceled,
+}
+
+/// A success to be recorded: checked, and in a form that Postgres can hold.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    lease: LeaseRef,
+    result: String,
+    last_stage: Option<String>,
+}
+
+impl Completion {
+    /// Checks `result`. `last_stage` is the stage shown while succeeded; `None` leaves it where the execution put it.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidValue`] if the result is nested too deep.
+    pub fn new(lease: LeaseRef, result: &Value, last_stage: Option<&str>) -> Result<Self, StoreError> {
+        let result = storable(result);
+        super::enqueue::check_value(&mut "result".to_owned(), 0, &result)?;
+        Ok(Self { lease, result: result.to_string(), last_stage: last_stage.map(str::to_owned) })
+    }
+
+    /// The execution that succeeded.
+    pub fn lease(&self) -> LeaseRef {
+        self.lease
+    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -142,6 +168,61 @@ impl Store {
         .fetch_one(executor)
         .await?;
         row.accept(lease)
+    }
+
+    /// Ends many executions with their results in one statement. An execution that is not in the answer no longer held its
+    /// job. As with [`Store::job_complete`], the same outcome sent again is answered with yes and changes nothing.
+    ///
+    /// # Errors
+    /// If the database does; none of them is recorded then.
+    pub async fn job_complete_many(
+        &self,
+        completions: &[&Completion],
+    ) -> Result<HashMap<LeaseRef, Accepted>, StoreError> {
+        let mut ordered = completions.to_vec();
+        // One order for all who lock several jobs.
+        ordered.sort_unstable_by_key(|completion| completion.lease.job_id);
+        let ids: Vec<JobId> = ordered.iter().map(|completion| completion.lease.job_id).collect();
+        let tokens: Vec<i64> = ordered.iter().map(|completion| completion.lease.token).collect();
+        let results: Vec<&str> = ordered.iter().map(|completion| completion.result.as_str()).collect();
+        let stages: Vec<Option<&str>> = ordered.iter().map(|completion| completion.last_stage.as_deref()).collect();
+        let taken: Vec<(JobId, i64)> = sqlx::query_as(
+            "update jobdeck.jobs j set status = 'succeeded', result = i.result::jsonb, finished_at = now(),
+               locked_at = null, locked_by = null, lease_expires_at = null,
+               stage = coalesce(i.last_stage, j.stage), progress = null,
+               stages_at = case when i.last_stage is null then j.stages_at
+                 else j.stages_at || jsonb_build_object(i.last_stage, now()) end,
+               version = j.version + 1, updated_at = now()
+             from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as i (id, token, result, last_stage)
+             where j.id = i.id and j.token = i.token and j.status = 'running'
+             returning j.id, j.token",
+        )
+        .bind(&ids)
+        .bind(&tokens)
+        .bind(results)
+        .bind(stages)
+        .fetch_all(&self.pool)
+        .await?;
+        let accepted = |(job_id, token), repeated| {
+            (LeaseRef { job_id, token }, Accepted { state: JobState::Succeeded, repeated })
+        };
+        let mut answers: HashMap<_, _> = taken.into_iter().map(|pair| accepted(pair, false)).collect();
+        if answers.len() < completions.len() {
+            let before: Vec<(JobId, i64)> = sqlx::query_as(
+                "select j.id, j.token from jobdeck.jobs j
+                 join unnest($1::uuid[], $2::bigint[]) as i (id, token) on j.id = i.id and j.token = i.token
+                 where j.status = 'succeeded'",
+            )
+            .bind(&ids)
+            .bind(&tokens)
+            .fetch_all(&self.pool)
+            .await?;
+            for pair in before {
+                let (lease, repeated) = accepted(pair, true);
+                answers.entry(lease).or_insert(repeated);
+            }
+        }
+        Ok(answers)
     }
 
     /// Ends the execution without success. The same outcome sent again is answered with yes and changes nothing.

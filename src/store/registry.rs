@@ -1,5 +1,7 @@
 //! Which workers live, and which types they know.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -138,6 +140,19 @@ impl Store {
         Ok(sqlx::query_as("select type, queue, stages from jobdeck.job_types order by type")
             .fetch_all(&self.pool)
             .await?)
+    }
+
+    /// The queues that have a limit, of the queue or by key.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn queue_list_limited(connection: &mut PgConnection) -> Result<HashSet<String>, StoreError> {
+        let names: Vec<String> = sqlx::query_scalar(
+            "select name from jobdeck.queues where concurrency_limit is not null or key_limit is not null",
+        )
+        .fetch_all(connection)
+        .await?;
+        Ok(names.into_iter().collect())
     }
 
     /// Whether claims from `queue` are stopped, and by whom.

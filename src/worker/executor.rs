@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::lease_watch::{HeldLease, LeaseWatch, StopReason};
+use super::lanes::Slot;
 use super::{Shared, WorkerMetrics};
 use crate::store::{Accepted, Claim, Outcome};
 use crate::{Ctx, FailureClass, JobError, JobState, Policy, StoreError, code};
@@ -26,7 +26,7 @@ const WRITE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long recording an outcome is tried while the database is away. Longer than any lease: whoever is back first,
 /// this worker or a reaper, decides.
-const RECORD_FOR: Duration = Duration::from_secs(600);
+pub(super) const RECORD_FOR: Duration = Duration::from_secs(600);
 
 /// How the handler's run ended, before anything is written.
 enum Ended {
@@ -34,7 +34,7 @@ enum Ended {
     Stopped(StopReason),
 }
 
-pub(super) async fn execute(shared: Arc<Shared>, claim: Claim, held: HeldLease, permit: OwnedSemaphorePermit) {
+pub(super) async fn execute(shared: Arc<Shared>, claim: Claim, held: HeldLease, mut slot: Slot) {
     let watch = held.watch.clone();
     // Claims name the types this worker knows; another would run out of its lease and be reaped.
     let Some(handler) = shared.handlers.get(&claim.job_type) else { return };
@@ -65,9 +65,10 @@ pub(super) async fn execute(shared: Arc<Shared>, claim: Claim, held: HeldLease, 
             format!("payload cannot be read: {error}"),
         ))),
     };
+    slot.handler_ended();
     record(&shared, &claim, &watch, &policy, last_stage.as_deref(), ended).await;
     drop(held);
-    drop(permit);
+    drop(slot);
 }
 
 /// Waits for the handler, its time limit, or a reason to stop. A handler that does not stop is dropped; one that
@@ -141,9 +142,7 @@ async fn record(
             return;
         }
         Ended::Returned(Ok(result)) => {
-            let completed =
-                persist(|| shared.store.job_complete(shared.store.pool(), claim.lease(), &result, last_stage)).await;
-            match completed {
+            match shared.completer.complete(claim.lease(), &result, last_stage).await {
                 Err(error) if error.refuses_value() => {
                     // The result cannot be stored. The job must end all the same.
                     let error = JobError::unrecoverable("result", crate::handler::chain(&error));
@@ -199,7 +198,7 @@ async fn end(
             }
         }
     };
-    persist(|| shared.store.job_end(claim.lease(), outcome.clone())).await
+    persist(|| shared.own.job_end(claim.lease(), outcome.clone())).await
 }
 
 /// Repeats a write while the database is away. Each is safe to repeat: an outcome that was taken and whose reply was

@@ -3,7 +3,7 @@
 //! A handler that blocks every thread of the caller's runtime therefore loses no lease. All statements are bounded in
 //! time; a broken connection is replaced, and what the outage cost is decided by the database afterwards.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,8 @@ impl Keeper {
 }
 
 struct Registration {
-    types: Vec<(String, Policy)>,
+    types: Vec<String>,
+    policies: Vec<(String, Policy)>,
     queues: Vec<String>,
     slots: i32,
 }
@@ -84,7 +85,8 @@ async fn keep(
     ready: oneshot::Sender<Result<(), WorkerError>>,
 ) {
     let registration = Registration {
-        types: shared.handlers.iter().map(|(name, handler)| (name.clone(), handler.policy.clone())).collect(),
+        types: shared.handlers.keys().cloned().collect(),
+        policies: shared.handlers.iter().map(|(name, handler)| (name.clone(), handler.policy.clone())).collect(),
         slots: queues.iter().map(|(_, slots)| i32::try_from(*slots).unwrap_or(i32::MAX)).sum(),
         queues: queues.into_iter().map(|(queue, _)| queue).collect(),
     };
@@ -118,7 +120,7 @@ async fn keep(
                 Some(connection) => connection,
                 None => connect(&shared, &registration).await?,
             };
-            look(&shared, &mut held, beat, stopping).await?;
+            look(&shared, &registration, &mut held, beat, stopping).await?;
             Ok::<_, StoreError>(held)
         };
         // A half-open connection must not cost the lease: the round is given up while there is time for another.
@@ -167,13 +169,20 @@ async fn keep(
 
 async fn connect(shared: &Shared, registration: &Registration) -> Result<PgConnection, StoreError> {
     let mut connection = connect_options(&shared.database_url)?.connect().await?;
-    let Registration { types, queues, slots } = registration;
-    Store::worker_register(&mut connection, &shared.name, types, queues, *slots).await?;
+    let Registration { policies, queues, slots, .. } = registration;
+    Store::worker_register(&mut connection, &shared.name, policies, queues, *slots).await?;
     Ok(connection)
 }
 
 /// One round: heartbeat or only a look for cancels, then the reaper.
-async fn look(shared: &Shared, connection: &mut PgConnection, beat: bool, stopping: bool) -> Result<(), StoreError> {
+async fn look(
+    shared: &Shared,
+    registration: &Registration,
+    connection: &mut PgConnection,
+    beat: bool,
+    stopping: bool,
+) -> Result<(), StoreError> {
+    let Registration { queues, types, .. } = registration;
     let watches = shared.leases.all();
     let leases: Vec<LeaseRef> = watches.keys().copied().collect();
     if beat && !leases.is_empty() {
@@ -201,8 +210,14 @@ async fn look(shared: &Shared, connection: &mut PgConnection, beat: bool, stoppi
     if beat {
         // After the leases, which matter more.
         Store::worker_heartbeat(connection, &shared.name, stopping).await?;
+        *shared.limited.lock().unwrap_or_else(PoisonError::into_inner) = Store::queue_list_limited(connection).await?;
     }
-    match reap(shared, connection).await {
+    let reaped = reap(shared, connection).await;
+    if !stopping {
+        let (once, often) = Store::job_suspects_due(connection, queues, types).await?;
+        shared.isolation.announce(once, often);
+    }
+    match reaped {
         // A row that cannot be taken back must not look like a lost connection.
         Err(error) if !error.is_transient() => {
             tracing::error!(error = %crate::handler::chain(&error), "stalled jobs could not be taken back");

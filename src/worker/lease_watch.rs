@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::store::LeaseRef;
 
@@ -82,6 +82,8 @@ impl LeaseWatch {
 #[derive(Clone, Default)]
 pub(crate) struct HeldLeases {
     held: Arc<Mutex<HashMap<LeaseRef, LeaseWatch>>>,
+    /// Told when the last one is gone.
+    emptied: Arc<Notify>,
 }
 
 /// One execution's place among them. Dropped with it, also by a panic, so that no lease outlives its execution.
@@ -93,7 +95,11 @@ pub(crate) struct HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        self.leases.lock().remove(&self.lease);
+        let mut held = self.leases.lock();
+        held.remove(&self.lease);
+        if held.is_empty() {
+            self.leases.emptied.notify_waiters();
+        }
     }
 }
 
@@ -106,6 +112,23 @@ impl HeldLeases {
         let watch = LeaseWatch::new(deadline);
         self.lock().insert(lease, watch.clone());
         HeldLease { leases: self.clone(), lease, watch }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let told = self.emptied.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            if self.is_empty() {
+                return;
+            }
+            told.await;
+        }
     }
 
     pub(crate) fn all(&self) -> HashMap<LeaseRef, LeaseWatch> {

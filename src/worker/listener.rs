@@ -1,19 +1,18 @@
-//! Shortens the wait between polls: a NOTIFY names the queue that got a job.
+//! Shortens the wait between polls: a NOTIFY says that some queue got a job.
 //!
 //! A hint, never a promise. After each reconnection every queue is looked at once, since hints may have been missed.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgListener;
-use tokio::sync::Notify;
+use super::lanes::Lane;
 
 /// How often the connection is checked. A half-open one gives no sign by itself.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 const CHECK_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) async fn listen(database_url: String, wakers: Arc<HashMap<String, Notify>>) {
+pub(super) async fn listen(database_url: String, lanes: Arc<Vec<Lane>>) {
     let mut pause = Duration::from_millis(500);
     let mut is_away = false;
     loop {
@@ -26,8 +25,8 @@ pub(super) async fn listen(database_url: String, wakers: Arc<HashMap<String, Not
                         tracing::info!("listener is back");
                     }
                     pause = Duration::from_millis(500);
-                    wakers.values().for_each(Notify::notify_one);
-                    receive(&mut listener, &wakers).await;
+                    lanes.iter().for_each(|lane| lane.waker.notify_one());
+                    receive(&mut listener, &lanes).await;
                 }
             }
             Err(error) => tracing::debug!(%error, "listener could not connect"),
@@ -41,14 +40,11 @@ pub(super) async fn listen(database_url: String, wakers: Arc<HashMap<String, Not
 }
 
 /// Returns when the connection is gone.
-async fn receive(listener: &mut PgListener, wakers: &HashMap<String, Notify>) {
+async fn receive(listener: &mut PgListener, lanes: &[Lane]) {
     loop {
         match tokio::time::timeout(CHECK_EVERY, listener.try_recv()).await {
-            Ok(Ok(Some(hint))) => {
-                if let Some(waker) = wakers.get(hint.payload()) {
-                    waker.notify_one();
-                }
-            }
+            // Hints are debounced over all queues, so that one may stand for another's.
+            Ok(Ok(Some(_))) => lanes.iter().for_each(|lane| lane.waker.notify_one()),
             Ok(Ok(None) | Err(_)) => return,
             Err(_) => {
                 let check = sqlx::query("select 1").execute(&mut *listener);

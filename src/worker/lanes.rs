@@ -1,0 +1,79 @@
+//! The slots of each queue a worker takes jobs from.
+
+use std::sync::Arc;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// Jobs in one claim at most. Larger claims make several workers walk over each other's locked rows.
+const MAX_CLAIM: usize = 100;
+
+/// Outcomes that may wait to be written, for each slot. More than one, so that the next jobs start while the last ones are
+/// being recorded; bounded, so that a slow database holds the worker back.
+const UNWRITTEN_PER_SLOT: usize = 2;
+
+/// One queue with the slots a worker has for it.
+pub(super) struct Lane {
+    pub(super) queue: String,
+    /// Types of this queue that the worker knows.
+    pub(super) types: Vec<String>,
+    /// Ends the wait between looks for jobs.
+    pub(super) waker: Notify,
+    slots: usize,
+    free: Arc<Semaphore>,
+    unwritten: Arc<Semaphore>,
+}
+
+/// Room for one execution: a slot while its handler runs, and the right to have an unwritten outcome until that is recorded.
+pub(super) struct Slot {
+    running: Option<OwnedSemaphorePermit>,
+    _unwritten: OwnedSemaphorePermit,
+}
+
+impl Slot {
+    /// The handler has ended: another may start.
+    pub(super) fn handler_ended(&mut self) {
+        self.running = None;
+    }
+}
+
+impl Lane {
+    pub(super) fn new(queue: String, slots: usize, types: Vec<String>) -> Self {
+        Self {
+            queue,
+            types,
+            waker: Notify::new(),
+            slots,
+            free: Arc::new(Semaphore::new(slots)),
+            unwritten: Arc::new(Semaphore::new(slots * UNWRITTEN_PER_SLOT)),
+        }
+    }
+
+    /// Waits for a slot and takes with it all others that are free, up to one claim.
+    pub(super) async fn take(&self) -> Vec<Slot> {
+        let (Ok(running), Ok(unwritten)) =
+            (self.free.clone().acquire_owned().await, self.unwritten.clone().acquire_owned().await)
+        else {
+            return Vec::new();
+        };
+        let mut slots = vec![Slot { running: Some(running), _unwritten: unwritten }];
+        while slots.len() < MAX_CLAIM
+            && let Some(slot) = self.try_take()
+        {
+            slots.push(slot);
+        }
+        slots
+    }
+
+    /// A slot, if one is free now.
+    pub(super) fn try_take(&self) -> Option<Slot> {
+        let running = self.free.clone().try_acquire_owned().ok()?;
+        let unwritten = self.unwritten.clone().try_acquire_owned().ok()?;
+        Some(Slot { running: Some(running), _unwritten: unwritten })
+    }
+
+    /// Waits until every execution has ended and its outcome is recorded. Nothing must be claimed meanwhile.
+    pub(super) async fn drained(&self) {
+        let all = u32::try_from(self.slots * UNWRITTEN_PER_SLOT).unwrap_or(u32::MAX);
+        let _ = self.unwritten.acquire_many(all).await;
+    }
+}
