@@ -82,11 +82,21 @@ pub struct JobError {
     pub retry_after: Option<Duration>,
     /// True when nothing went wrong and the handler only wants to run later.
     pub snooze: bool,
+    /// Whose pause a rate-limited error starts for every worker. Default: the provider its type names.
+    pub provider: Option<String>,
 }
 
 impl JobError {
     fn new(class: FailureClass, code: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { class, code: code.into(), detail: detail.into(), params: Map::new(), retry_after: None, snooze: false }
+        Self {
+            class,
+            code: code.into(),
+            detail: detail.into(),
+            params: Map::new(),
+            retry_after: None,
+            snooze: false,
+            provider: None,
+        }
     }
 
     /// May work later without a change.
@@ -107,6 +117,13 @@ impl JobError {
     /// Run again after `delay`; nothing went wrong. The attempt is given back.
     pub fn snooze(delay: Duration, why: impl Into<String>) -> Self {
         Self { snooze: true, ..Self::rate_limited(delay, why) }
+    }
+
+    /// Names the provider whose pause a rate-limited error starts for every worker.
+    #[must_use]
+    pub fn provider(mut self, provider: impl Into<String>) -> Self {
+        self.provider = Some(provider.into());
+        self
     }
 
     /// Adds a fact for the end user's sentence.

@@ -173,6 +173,19 @@ impl Ctx {
         self.inner.watch.stopped().await;
     }
 
+    /// Refuses to go on while `provider` has asked for a pause: call it right before the provider, with `?`. The job then waits
+    /// until the pause is over, without using up an attempt.
+    ///
+    /// # Errors
+    /// Class `rate_limited` with the time left; if the database refuses.
+    pub async fn provider_is_ready(&self, provider: &str) -> Result<(), JobError> {
+        self.check_lease()?;
+        match self.inner.store.cool_down_left(provider).await? {
+            None => Ok(()),
+            Some(left) => Err(JobError::rate_limited(left, format!("{provider} asked for a pause")).provider(provider)),
+        }
+    }
+
     /// Runs CPU-heavy or blocking work off the async threads. The closure cannot be interrupted: if the execution ends
     /// meanwhile, its result is dropped.
     ///

@@ -3,11 +3,13 @@
 mod admin;
 mod audit;
 mod claims;
+mod cool_downs;
 mod counters;
 mod enqueue;
 mod jobs;
 mod links;
 mod outcomes;
+mod queues;
 mod registry;
 mod users;
 
@@ -17,11 +19,13 @@ use sqlx::postgres::PgPoolOptions;
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
 pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
+pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
 pub use enqueue::{EnqueueOptions, Enqueued};
 pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;
 pub use outcomes::{Accepted, Completion, Outcome};
+pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
 pub use users::{NewUser, SignInSession, User, UserRole};
 

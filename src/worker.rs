@@ -14,8 +14,8 @@ mod listener;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -23,11 +23,11 @@ use tokio::sync::watch;
 use crate::store::Stalls;
 use crate::{Handler, JobType, Policy, PolicyError, Store, StoreError};
 
-pub(crate) use executor::panic_error;
-pub(crate) use lease_watch::LeaseWatch;
 use completer::Completer;
+pub(crate) use executor::panic_error;
 use isolation::Isolation;
 use lanes::{Lane, Slot};
+pub(crate) use lease_watch::LeaseWatch;
 use lease_watch::StopReason;
 
 /// When and how long. Defaults suit production; tests set them small.
@@ -340,8 +340,11 @@ impl Worker {
         let n_slots: usize = queues.iter().map(|(_, slots)| slots).sum();
         let n_connections = shared.store.pool().options().get_max_connections();
         if n_slots > n_connections as usize {
-            tracing::warn!(slots = n_slots, connections = n_connections,
-                "handlers share fewer connections than there are slots: those that use the database may wait for each other");
+            tracing::warn!(
+                slots = n_slots,
+                connections = n_connections,
+                "handlers share fewer connections than there are slots: those that use the database may wait for each other"
+            );
         }
         let lanes: Vec<Lane> = queues
             .into_iter()
@@ -467,8 +470,7 @@ async fn claim_into(
     let lane = &lanes[index];
     let lease = shared.timing.lease;
     let sent = Instant::now();
-    let claim =
-        shared.own.job_claim_stalled(&lane.queue, &lane.types, slots.len() as i64, lease, &shared.name, stalls);
+    let claim = shared.own.job_claim_stalled(&lane.queue, &lane.types, slots.len() as i64, lease, &shared.name, stalls);
     let claims = tokio::time::timeout(lease, claim).await.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))?;
     let deadline = sent + lease.mul_f64(0.8);
     let n_claimed = claims.len();

@@ -1,4 +1,4 @@
-//! What a person does to a job or a queue. Each leaves exactly one audit row in the same statement.
+//! What a person does to a job. Each leaves exactly one audit row in the same statement.
 
 use super::{Actor, Store, StoreError};
 use crate::{JobId, JobState};
@@ -161,42 +161,5 @@ impl Store {
             (Some(_), Some(by)) => RetryOutcome::KeyHeld { by },
             (Some(state), None) => RetryOutcome::NotRetryable(state),
         })
-    }
-
-    /// Stops claims from `queue`. Once this returns nothing of it starts.
-    ///
-    /// # Errors
-    /// If the database does.
-    pub async fn queue_pause(&self, queue: &str, actor: &Actor) -> Result<(), StoreError> {
-        self.queue_set_paused(queue, true, actor).await
-    }
-
-    /// Lets claims from `queue` go on.
-    ///
-    /// # Errors
-    /// If the database does.
-    pub async fn queue_resume(&self, queue: &str, actor: &Actor) -> Result<(), StoreError> {
-        self.queue_set_paused(queue, false, actor).await
-    }
-
-    async fn queue_set_paused(&self, queue: &str, paused: bool, actor: &Actor) -> Result<(), StoreError> {
-        sqlx::query(
-            "with changed as (
-               insert into jobdeck.queues as q (name, paused_at, paused_by)
-               values ($1, case when $2 then now() end, case when $2 then $4 end)
-               on conflict (name) do update set paused_at = excluded.paused_at, paused_by = excluded.paused_by
-               where (q.paused_at is null) = $2
-               returning name)
-             insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome)
-             select $3, $4, $5, case when $2 then 'pause_queue' else 'resume_queue' end, name, 'done' from changed",
-        )
-        .bind(queue)
-        .bind(paused)
-        .bind(actor.user_id)
-        .bind(&actor.name)
-        .bind(&actor.address)
-        .execute(&self.pool)
-        .await?;
-        Ok(())
     }
 }

@@ -217,14 +217,18 @@ impl Store {
     }
 
     /// Enqueues many jobs of one type in one statement: all of them or, on an error, none. The answers stand in the order of
-    /// `jobs`.
+    /// `jobs`, and they are claimed in that order.
     ///
     /// Of equal keys within `jobs` the first is enqueued; the others are duplicates of it. Keys are taken in one order, so
     /// that callers with overlapping keys wait for each other without a deadlock.
     ///
     /// # Errors
     /// As [`Store::enqueue`]; a payload that cannot be stored is named by its place: `jobs[57].payload.name`.
-    pub async fn enqueue_many<T: JobType>(&self, jobs: &[T], options: EnqueueOptions) -> Result<Vec<Enqueued>, StoreError> {
+    pub async fn enqueue_many<T: JobType>(
+        &self,
+        jobs: &[T],
+        options: EnqueueOptions,
+    ) -> Result<Vec<Enqueued>, StoreError> {
         self.enqueue_many_in_tx(&self.pool, jobs, options).await
     }
 
@@ -264,7 +268,7 @@ impl Store {
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled, run_after,
              created_by, owner, limit_key, tags)
-           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + $6 * interval '1 microsecond', $7, $8, $9,
+           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + ($6 + i.place + $15) * interval '1 microsecond', $7, $8, $9,
              $10
            from input i returning 1)
          select i.id, true, false,
@@ -282,7 +286,7 @@ impl Store {
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
              run_after, created_by, owner, limit_key, tags, idempotency_key, payload_digest)
-           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + $6 * interval '1 microsecond', $7, $8, $9,
+           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + ($6 + i.place + $15) * interval '1 microsecond', $7, $8, $9,
              $10, i.key, case when i.key is not null then i.digest end
            from input i where i.key is null or i.id in (select h.job_id from holder h)
            returning 1)
@@ -304,12 +308,11 @@ impl Store {
             .bind(options.limit_key)
             .bind(options.tags);
         // Numbered in this order; a call without keys leaves these two out of its statement, but not out of its numbers.
-        let statement = statement.bind(keys).bind(digests).bind(payloads).bind(previews);
+        // Jobs of one call become due a microsecond apart, in their order: those due at once up to now, others from then on.
+        let shift = if options.delay.is_zero() { -(jobs.len() as i64) } else { 0 };
+        let statement = statement.bind(keys).bind(digests).bind(payloads).bind(previews).bind(shift);
         let rows: Vec<(JobId, bool, bool, Option<bool>)> = statement.fetch_all(executor).await?;
-        Ok(rows
-            .into_iter()
-            .map(|(id, is_new, payload_differs, _)| Enqueued { id, is_new, payload_differs })
-            .collect())
+        Ok(rows.into_iter().map(|(id, is_new, payload_differs, _)| Enqueued { id, is_new, payload_differs }).collect())
     }
 }
 

@@ -203,9 +203,8 @@ impl Store {
         .bind(stages)
         .fetch_all(&self.pool)
         .await?;
-        let accepted = |(job_id, token), repeated| {
-            (LeaseRef { job_id, token }, Accepted { state: JobState::Succeeded, repeated })
-        };
+        let accepted =
+            |(job_id, token), repeated| (LeaseRef { job_id, token }, Accepted { state: JobState::Succeeded, repeated });
         let mut answers: HashMap<_, _> = taken.into_iter().map(|pair| accepted(pair, false)).collect();
         if answers.len() < completions.len() {
             let before: Vec<(JobId, i64)> = sqlx::query_as(
@@ -280,6 +279,14 @@ impl Store {
                delete from jobdeck.idempotency_keys k using ended e
                where k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id
                  and e.status in ('failed', 'canceled')),
+             cooled as (
+               insert into jobdeck.cool_downs as c (provider, until, reason)
+               select p.provider, e.run_after, $7 from ended e
+               join lateral (select coalesce($11, (
+                 select t.provider from jobdeck.job_types t where t.type = e.type)) as provider) p on p.provider is not null
+               where $5 = 'rate_limited' and e.status = 'retrying'
+               on conflict (provider) do update set until = greatest(c.until, excluded.until), reason = excluded.reason,
+                 set_at = now()),
              woken as (
                select pg_notify('jobdeck_jobs', queue) from ended where status = 'pending')
              select coalesce(
@@ -302,6 +309,7 @@ impl Store {
         .bind(class)
         .bind(error.map(|error| clean_error_text(&error.code)))
         .bind(error.map(|error| storable(&Value::Object(error.params.clone()))))
+        .bind(error.and_then(|error| error.provider.as_deref()))
         .fetch_one(&self.pool)
         .await?;
         row.accept(lease)

@@ -154,16 +154,4 @@ impl Store {
         .await?;
         Ok(names.into_iter().collect())
     }
-
-    /// Whether claims from `queue` are stopped, and by whom.
-    ///
-    /// # Errors
-    /// If the database does.
-    pub async fn queue_paused_by(&self, queue: &str) -> Result<Option<String>, StoreError> {
-        let row: Option<Option<String>> = sqlx::query_scalar("select paused_by from jobdeck.queues where name = $1")
-            .bind(queue)
-            .fetch_optional(&self.pool)
-            .await?;
-        Ok(row.flatten())
-    }
 }

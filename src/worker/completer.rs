@@ -88,9 +88,7 @@ async fn write(store: Store, mut inbox: mpsc::UnboundedReceiver<Request>, record
                     let alone = std::slice::from_ref(&request);
                     let written = attempt(&store, alone).await;
                     let lease = request.completion.lease();
-                    let answer = written.and_then(|accepted| {
-                        accepted.get(&lease).copied().ok_or_else(|| lost(lease))
-                    });
+                    let answer = written.and_then(|accepted| accepted.get(&lease).copied().ok_or_else(|| lost(lease)));
                     let _ = request.answer.send(answer);
                 }
             }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::lease_watch::{HeldLease, LeaseWatch, StopReason};
 use super::lanes::Slot;
+use super::lease_watch::{HeldLease, LeaseWatch, StopReason};
 use super::{Shared, WorkerMetrics};
 use crate::store::{Accepted, Claim, Outcome};
 use crate::{Ctx, FailureClass, JobError, JobState, Policy, StoreError, code};

@@ -80,7 +80,12 @@ pub(super) async fn run_apart(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, mut st
 }
 
 /// Claims and starts; returns how many.
-async fn claim(shared: &Arc<Shared>, lanes: &Arc<Vec<Lane>>, stalls: Stalls, stopping: &watch::Receiver<bool>) -> usize {
+async fn claim(
+    shared: &Arc<Shared>,
+    lanes: &Arc<Vec<Lane>>,
+    stalls: Stalls,
+    stopping: &watch::Receiver<bool>,
+) -> usize {
     let mut n_started = 0;
     for (index, lane) in lanes.iter().enumerate() {
         if *stopping.borrow() || (stalls == Stalls::Often && n_started > 0) {

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::PgListener;
 use super::lanes::Lane;
+use sqlx::postgres::PgListener;
 
 /// How often the connection is checked. A half-open one gives no sign by itself.
 const CHECK_EVERY: Duration = Duration::from_secs(10);

@@ -4,9 +4,12 @@ mod support;
 
 mod claim;
 mod control;
+mod counters;
 mod enqueue;
 mod histories;
+mod limits;
 mod migrations;
 mod pure;
 mod rules;
+mod stalls;
 mod worker;
