@@ -14,7 +14,7 @@ Measures Jobdeck beside the same work in plain SQL. JOBDECK_BENCH_DATABASE_URL n
                 enqueue-one enqueue-bulk drain-50 drain-10 pickup memory-50 recovery history
   --rows N      finished rows of `history`; may be given several times, in growing order
                 [default: 1000000 and 10000000; with --quick 1000000]
-  --jobs N      jobs a round of the drains; the others follow [default: 20000]
+  --jobs N      jobs a round of the drains; the others follow [default: 20000; with --quick 10000]
   --rounds N    pairs of each workload [default: 5; with --quick 3]
 ";
 
@@ -126,7 +126,7 @@ impl Given {
             bail!("--jobs and --rounds must be at least 1");
         }
         let (rounds, jobs, bulk, single, pickup, calls) =
-            if self.quick { (3, 20_000, 30_000, 2_400, 400, 20) } else { (5, 20_000, 100_000, 8_000, 2_000, 60) };
+            if self.quick { (3, 10_000, 30_000, 2_400, 400, 20) } else { (5, 20_000, 100_000, 8_000, 2_000, 60) };
         let history = match (self.rows.is_empty(), self.quick) {
             (false, _) => self.rows,
             (true, true) => vec![1_000_000],

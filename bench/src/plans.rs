@@ -11,7 +11,7 @@ use crate::report::thousands;
 /// Most rows and index entries one call may read: a page has 51, a claim 10, and some dead entries come on top.
 const MAX_ENTRIES: f64 = 1_000.0;
 /// Below this many rows a scan of the whole table can be the right plan.
-const SMALL: u64 = 10_000;
+const SMALL: u64 = 100_000;
 
 /// What the schema `jobdeck` has been read, since the database was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]

@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Finished rows of `history`, in growing order [default: 1000000 10000000; with --quick 1000000]
     #[arg(long, value_name = "N", num_args = 1..)]
     rows: Vec<u64>,
-    /// Jobs a round of the drains; the others follow [default: 20000]
+    /// Jobs a round of the drains; the others follow [default: 20000; with --quick 10000]
     #[arg(long, value_name = "N")]
     jobs: Option<u32>,
     /// Pairs of each workload [default: 5; with --quick 3]

@@ -58,12 +58,14 @@ pub(super) async fn drain(server: &Server, database: &Database, jobs: u32, concu
     subject::pause(&store).await?;
     let args = WorkerArgs { name: "drainer".to_owned(), concurrency, jobs: u64::from(jobs) };
     let mut worker = WorkerProcess::start(&database.url, &store, &args).await?;
-    subject::fill_waiting(&database.url, jobs).await?;
+    subject::fill_waiting(&database.url, jobs - 1).await?;
     server.checkpoint().await?;
     let mut clock = PgConnection::connect(&database.url).await?;
 
     let start = Cpu::read(worker.pid()?, server.postmaster);
     subject::resume(&store).await?;
+    // The last job comes as jobs do in life, and wakes the worker.
+    subject::enqueue(&store, jobs).await?;
     let done = worker.done(LIMIT).await?;
     let (secs,): (f64,) = sqlx::query_as(
         "select extract(epoch from clock_timestamp() - started_at)::float8 from jobdeck.jobs where id = $1",

@@ -112,9 +112,11 @@ async fn queries(server: &Server, args: &Args, old: &Database, rows: u64, report
             p50_old.unwrap_or_default(),
             p50_new.unwrap_or_default()
         );
-        report.add(Line { rows: 0, ..on_new.line(query) });
+        if Some(&rows) == args.history.first() {
+            report.add(on_new.line(query));
+            report.add_plan(on_new.plan(query, 0));
+        }
         report.add(Line { rows, ratio: p50_old.zip(p50_new).map(|(old, new)| old / new), ..on_old.line(query) });
-        report.add_plan(on_new.plan(query, 0));
         report.add_plan(on_old.plan(query, rows));
     }
     subject::remove_unfinished(&old.url).await?;
