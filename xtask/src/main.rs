@@ -3,6 +3,7 @@
 //! missing is installed where that is possible, or named in one line with the remedy.
 
 mod assets;
+mod bench;
 mod browser;
 mod css;
 mod e2e;
@@ -43,6 +44,8 @@ enum Command {
     Test,
     /// Build both halves for release, with compressed assets, and print the sizes
     Build,
+    /// Measure the queue beside the same work in plain SQL, on a durable throw-away Postgres
+    Bench(bench::Options),
     /// Build only the browser half and the site's assets
     Browser {
         /// Small instead of quick to build
@@ -88,6 +91,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Run { release, args } => match run::run(release, &args)? {},
         Command::Test => return test::test(),
         Command::Build => release::build()?,
+        Command::Bench(options) => return bench::bench(&options),
         Command::Browser { release } => {
             browser::site(Profile::new(release))?;
         }
