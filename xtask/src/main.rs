@@ -5,6 +5,7 @@
 mod assets;
 mod bench;
 mod browser;
+mod chaos;
 mod css;
 mod e2e;
 mod paths;
@@ -46,6 +47,12 @@ enum Command {
     Build,
     /// Measure the queue beside the same work in plain SQL, on a durable throw-away Postgres
     Bench(bench::Options),
+    /// Kill, freeze and cut off workers and databases, and count what is lost; without a name every scenario
+    Chaos {
+        /// Passed on to `jobdeck-chaos`: `--full`, `--seed N`, names of scenarios
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Build only the browser half and the site's assets
     Browser {
         /// Small instead of quick to build
@@ -91,6 +98,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Run { release, args } => match run::run(release, &args)? {},
         Command::Test => return test::test(),
         Command::Build => release::build()?,
+        Command::Chaos { args } => return chaos::chaos(&args),
         Command::Bench(options) => return bench::bench(&options),
         Command::Browser { release } => {
             browser::site(Profile::new(release))?;
