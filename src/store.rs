@@ -13,8 +13,8 @@ mod queues;
 mod registry;
 mod users;
 
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{Connection, PgPool};
 
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
@@ -139,7 +139,7 @@ impl Store {
     /// # Errors
     /// If the URL is wrong or nothing answers within 10 s.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let pool_options = PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10));
+        let pool_options = pool_options();
         let pool = pool_options.clone().max_connections(connections).connect_with(connect_options(url)?).await?;
         let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
         let searches = pool_options.max_connections((connections / 3).clamp(1, 8)).connect_lazy_with(searches);
@@ -151,10 +151,7 @@ impl Store {
     /// # Errors
     /// If the URL is wrong.
     pub fn connect_lazy(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let pool = PgPoolOptions::new()
-            .acquire_timeout(std::time::Duration::from_secs(10))
-            .max_connections(connections)
-            .connect_lazy_with(connect_options(url)?);
+        let pool = pool_options().max_connections(connections).connect_lazy_with(connect_options(url)?);
         Ok(Self::new(pool))
     }
 
@@ -197,6 +194,21 @@ impl Store {
             .await?;
         Ok(applied == Some(newest))
     }
+}
+
+/// Connections are tried before use only after a rest: a round trip for each statement would double its cost, and one that broke
+/// meanwhile fails as it would when breaking a moment later.
+fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10)).test_before_acquire(false).before_acquire(
+        |connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for > std::time::Duration::from_secs(1) {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        },
+    )
 }
 
 /// Connection settings shared by pool, heartbeat and listener.

@@ -112,11 +112,7 @@ pub(crate) async fn enqueue_bulk(store: &Store, numbers: Range<u32>) -> Result<(
 }
 
 async fn enqueue_many(store: &Store, jobs: &[Keyed]) -> Result<Vec<Enqueued>> {
-    let mut enqueued = Vec::new();
-    for job in jobs {
-        enqueued.push(store.enqueue(job, EnqueueOptions::default()).await?);
-    }
-    Ok(enqueued)
+    Ok(store.enqueue_many(jobs, EnqueueOptions::default()).await?)
 }
 
 pub(crate) async fn enqueue_naps(store: &Store, count: u32, secs: u64) -> Result<()> {
