@@ -10,6 +10,8 @@ use jobdeck::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 
 use crate::support::{Db, Keyed, Note, lease, person};
@@ -139,6 +141,67 @@ async fn killed_between_effect_and_record_repeats_with_the_same_provider_token_a
     assert_eq!((listed[0].tries, listed[0].maybe_done), (3, true));
 }
 
+/// Charges at the provider that listens at the note's text. Its answer is what the process waits for.
+async fn charge(ctx: Ctx, note: Note) -> Result<Receipt, JobError> {
+    let prepared = ctx.step("prepare", async || Ok(format!("by start {}", ctx.starts()))).await?;
+    let charged = ctx
+        .once("charge", "order:7", async |once: Once| {
+            let mut provider = TcpStream::connect(&note.text).await?;
+            provider.write_all(once.provider_token().as_bytes()).await?;
+            provider.write_u8(u8::from(once.maybe_done())).await?;
+            let number = provider.read_u64().await?;
+            Ok(Receipt { number, note: Some(prepared) })
+        })
+        .await?;
+    Ok(charged.into_result())
+}
+
+/// What the next caller tells the provider: its idempotency token, and whether it may have charged before.
+async fn called(provider: &TcpListener) -> (TcpStream, Vec<u8>, bool) {
+    let accept = tokio::time::timeout(Duration::from_secs(20), provider.accept());
+    let (mut caller, _) = accept.await.expect("called within 20 s").expect("accepted");
+    let mut token = vec![0; 16];
+    caller.read_exact(&mut token).await.expect("token");
+    let maybe_done = caller.read_u8().await.expect("flag") == 1;
+    (caller, token, maybe_done)
+}
+
+/// The test program starts itself as the worker that is killed.
+#[tokio::test]
+async fn process_killed_while_the_provider_charges_is_followed_by_one_that_gives_the_same_token() {
+    const URL: &str = "JOBDECK_TEST_KILLED_WORKER";
+    if let Ok(url) = std::env::var(URL) {
+        let db = Db { store: jobdeck::Store::connect(&url, 4).await.expect("connected"), url };
+        let worker = builder(&db).register(charge).queue("default", 1).build().expect("valid");
+        return worker.run_until(std::future::pending()).await.expect("runs until it is killed");
+    }
+    let db = Db::new().await;
+    let provider = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let id = db.enqueue(&Note::new(&provider.local_addr().expect("bound").to_string())).await;
+    let mut killed = tokio::process::Command::new(std::env::current_exe().expect("this program"))
+        .args([
+            "--exact",
+            "effects::process_killed_while_the_provider_charges_is_followed_by_one_that_gives_the_same_token",
+        ])
+        .env(URL, &db.url)
+        .stdout(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("started");
+    // The provider charges, and the process that asked never hears of it.
+    let (_unanswered, first, maybe_done) = called(&provider).await;
+    assert!(!maybe_done);
+    killed.kill().await.expect("killed");
+    let worker = run(builder(&db).register(charge).queue("default", 1).build().expect("valid"));
+    let (mut caller, second, maybe_done) = called(&provider).await;
+    assert_eq!((second, maybe_done), (first, true), "the provider knows the token and does not charge again");
+    caller.write_u64(42).await.expect("answered");
+    let job = db.wait_for(id, JobState::Succeeded).await;
+    assert_eq!(job.result, Some(json!({"number": 42, "note": "by start 1"})), "resumed behind the step");
+    assert_eq!((job.starts, job.stalled_count), (2, 1));
+    worker.stop().await;
+}
+
 #[tokio::test]
 async fn late_writers_effect_is_refused_while_the_new_holder_runs() {
     let db = Db::new().await;
@@ -195,6 +258,66 @@ async fn late_writer_cannot_take_back_an_effect_its_successor_began() {
     assert_eq!(late.once("charge", "order:7", never).await.expect_err("refused").code, "lease_lost");
     let listed = db.store.effect_list(id).await.expect("listed");
     assert_eq!((listed[0].token, listed[0].tries, listed[0].state), (b.token, 1, EffectState::Started));
+}
+
+/// Waits until a statement on the ledger waits for another transaction, at most 20 s.
+async fn wait_for_waiter(db: &Db) {
+    let begun = std::time::Instant::now();
+    let waiters = "select count(*) from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%jobdeck.effects%'";
+    while db.scalar(waiters).await == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "waited 20 s for a statement that waits");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn execution_that_lost_its_lease_while_it_waited_for_a_rivals_transaction_begins_nothing() {
+    let db = Db::new().await;
+    let rival = db.enqueue(&Note::new("rival")).await;
+    let rivals = ctx(&db, &db.claim("R").await);
+    let id = db.enqueue(&Note::new("waits")).await;
+    let a = db.claim("A").await;
+    let mut tx = db.store.begin().await.expect("begun");
+    assert!(rivals.effect_in(&mut tx, "credit", "order:7").await.expect("new"));
+    let late = ctx(&db, &a);
+    let waiting = tokio::spawn(async move { late.once("credit", "order:7", never).await });
+    wait_for_waiter(&db).await;
+    // Waiting keeps nobody from renewing the lease.
+    let mut keeper = db.connection().await;
+    let renewed = jobdeck::Store::lease_heartbeat(&mut keeper, &[lease(&a)], LEASE).await.expect("answered");
+    assert!(renewed.len() == 1 && renewed[0].renewed, "{renewed:?}");
+    let b = overtake(&db, id, "B").await;
+    tx.rollback().await.expect("rolled back");
+    assert_eq!(waiting.await.expect("no panic").expect_err("refused").code, "lease_lost");
+    assert_eq!(db.scalar("select count(*) from jobdeck.effects").await, 0, "nothing is begun, so nothing is unknown");
+    assert_eq!((db.job(id).await.token, db.job(rival).await.state), (b.token, JobState::Running));
+}
+
+#[tokio::test]
+async fn execution_that_lost_its_lease_while_it_waited_to_record_an_effect_records_nothing() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("waits")).await;
+    let late = ctx(&db, &db.claim("A").await);
+    let (locked, lock) = oneshot::channel();
+    let store = db.store.clone();
+    let waiting = tokio::spawn(async move {
+        let perform = async |_| {
+            let mut tx = store.begin().await.expect("begun");
+            sqlx::query("select from jobdeck.effects for update").execute(&mut *tx).await.expect("locked");
+            assert!(locked.send(tx).is_ok());
+            Ok(receipt(1))
+        };
+        late.once("credit", "order:7", perform).await
+    });
+    let tx = lock.await.expect("locked");
+    wait_for_waiter(&db).await;
+    let b = overtake(&db, id, "B").await;
+    tx.rollback().await.expect("rolled back");
+    assert_eq!(waiting.await.expect("no panic").expect_err("refused").code, "lease_lost");
+    let listed = db.store.effect_list(id).await.expect("listed");
+    assert_eq!((listed[0].state, listed[0].is_held), (EffectState::Started, false));
+    assert_eq!((db.job(id).await.state, db.job(id).await.token), (JobState::Running, b.token));
 }
 
 #[tokio::test]
@@ -455,7 +578,9 @@ async fn effect_the_provider_refused_may_be_tried_again_at_most_once() {
     // A refusal says nothing about a try before it.
     die_within(&ctx, "fax", "order:8").await;
     let refusal = async |once: Once| Err::<Receipt, _>(once.not_done(JobError::retryable("busy", "busy")));
-    assert_eq!(ctx.once("fax", "order:8", refusal).await.expect_err("refused").code, "busy");
+    for _ in 0..2 {
+        assert_eq!(ctx.once("fax", "order:8", refusal).await.expect_err("refused").code, "busy");
+    }
     let unknown = ctx.once_at_most("fax", "order:8", never).await.expect_err("not repeated");
     assert_eq!(unknown.code, EFFECT_UNKNOWN);
 }
