@@ -5,12 +5,15 @@ mod audit;
 mod claims;
 mod cool_downs;
 mod counters;
+mod effects;
 mod enqueue;
 mod jobs;
+mod kept;
 mod links;
 mod outcomes;
 mod queues;
 mod registry;
+mod steps;
 mod users;
 
 use sqlx::postgres::PgPoolOptions;
@@ -21,13 +24,18 @@ pub use audit::{Actor, AuditEntry};
 pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
 pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
+pub use effects::{Effect, EffectState, SettleOutcome, Settlement};
 pub use enqueue::{EnqueueOptions, Enqueued};
 pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;
 pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
+pub use steps::Step;
 pub use users::{NewUser, SignInSession, User, UserRole};
+
+pub(crate) use effects::{EffectBegun, EffectCall, EffectEnd};
+pub(crate) use kept::keepable;
 
 /// The embedded migrations. Their table lives in our schema, so that it never meets the product's own.
 fn migrator() -> sqlx::migrate::Migrator {
