@@ -204,13 +204,13 @@ impl Store {
     }
 }
 
-/// Connections are tried before use only after a rest: a round trip for each statement would double its cost, and one that broke
+/// Connections are tried before use only after a rest of 100 ms: a round trip for each statement would double its cost, and one that broke
 /// meanwhile fails as it would when breaking a moment later.
 fn pool_options() -> PgPoolOptions {
     PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10)).test_before_acquire(false).before_acquire(
         |connection, meta| {
             Box::pin(async move {
-                if meta.idle_for > std::time::Duration::from_secs(1) {
+                if meta.idle_for > std::time::Duration::from_millis(100) {
                     connection.ping().await?;
                 }
                 Ok(true)
