@@ -5,15 +5,19 @@
 //! [`JobType`] says what to do, [`Store::enqueue`] puts it into the queue, [`Worker`] does it. Without the feature
 //! `postgres` only the pure parts are built, which the browser shares: [`JobState`], [`JobId`], [`FailureClass`].
 
+mod bulk;
 mod failure;
 mod job;
 mod policy;
+mod retention;
 mod retry;
 mod state;
 
+pub use bulk::{BulkAction, BulkState};
 pub use failure::{FailureClass, JobError, MAX_ERROR_BYTES, clean_error_text, code};
 pub use job::{Attempt, AttemptOutcome, Job, JobId, JobSummary};
 pub use policy::{Policy, PolicyError, Stage};
+pub use retention::{Keep, Retention};
 pub use retry::Backoff;
 pub use state::{JobState, Transition, UnknownState};
 
@@ -21,6 +25,8 @@ pub use state::{JobState, Transition, UnknownState};
 mod handler;
 #[cfg(feature = "postgres")]
 mod idempotency;
+#[cfg(feature = "postgres")]
+mod maintenance;
 #[cfg(feature = "postgres")]
 pub mod store;
 #[cfg(feature = "postgres")]
@@ -30,6 +36,7 @@ mod worker;
 pub use {
     handler::{Ctx, Handler, JobType, LeaseLost},
     idempotency::IdempotencyKey,
+    maintenance::{Pruner, maintain},
     store::{EnqueueOptions, Enqueued, Store, StoreError},
     worker::{Worker, WorkerBuilder, WorkerError, WorkerMetrics},
 };

@@ -2,15 +2,18 @@
 
 mod admin;
 mod audit;
+mod bulk;
 mod claims;
 mod cool_downs;
 mod counters;
+mod duties;
 mod enqueue;
 mod jobs;
 mod links;
 mod outcomes;
 mod queues;
 mod registry;
+mod retention;
 mod users;
 
 use sqlx::PgPool;
@@ -18,15 +21,18 @@ use sqlx::postgres::PgPoolOptions;
 
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
+pub use bulk::{BulkOperation, BulkPreview, BulkStarted, BulkTarget, Refusal};
 pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
 pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
+pub use duties::Duty;
 pub use enqueue::{EnqueueOptions, Enqueued};
 pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;
 pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
+pub use retention::{DeleteOutcome, PruneBatch, PruneBoundary, PruneRule, Removed};
 pub use users::{NewUser, SignInSession, User, UserRole};
 
 /// The embedded migrations. Their table lives in our schema, so that it never meets the product's own.

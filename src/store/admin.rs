@@ -33,10 +33,10 @@ pub enum RetryOutcome {
 }
 
 #[derive(sqlx::FromRow)]
-struct ActionRow {
-    changed: bool,
+pub(super) struct ActionRow {
+    pub(super) changed: bool,
     #[sqlx(try_from = "MaybeState")]
-    state: Option<JobState>,
+    pub(super) state: Option<JobState>,
     holder: Option<JobId>,
 }
 
