@@ -58,6 +58,8 @@ create table jobdeck.bulk_operations (
   refusals jsonb not null default '[]',
   -- the last job looked at; they are passed in the order of their ids
   cursor uuid not null default '00000000-0000-0000-0000-000000000000',
+  -- the last job that was in one of the action's states at the press
+  last_id uuid not null,
   -- jobs whose rows something else had locked when their turn came; looked at again in the next batch
   deferred uuid[] not null default '{}',
   -- rows that the next batch looks at: more when few of them match, so that a batch is short all the same

@@ -19,7 +19,8 @@ const EVERY: Duration = Duration::from_secs(15);
 /// Jobs deleted in one statement: a few dozen milliseconds with their attempts.
 const BATCH: i64 = 500;
 
-/// Removes ended jobs that their type no longer keeps, and idempotency keys whose time has run out.
+/// Removes ended jobs that their type no longer keeps, idempotency keys whose time has run out, and bulk operations that ended
+/// 90 days ago.
 ///
 /// One process at a time has the duty; another takes over within 45 s after it died. Unfinished jobs are never touched. What was
 /// removed is counted in `jobdeck.job_removals` and logged.
@@ -74,6 +75,7 @@ impl Pruner {
                 return Ok(Some(removed));
             }
         }
+        Store::bulk_prune(&mut connection).await?;
         let mut from: Option<DateTime<Utc>> = None;
         loop {
             let begun = Instant::now();

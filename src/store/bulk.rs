@@ -14,6 +14,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -80,6 +81,8 @@ pub struct BulkOperation {
     pub finished_at: Option<DateTime<Utc>>,
     /// Rows that the next batch looks at.
     looks: i32,
+    cursor: Uuid,
+    last_id: Uuid,
 }
 
 impl BulkOperation {
@@ -139,7 +142,7 @@ macro_rules! operation_columns {
     () => {
         "o.id, o.action::text as action, o.target::text as target, o.state::text as state, o.requested_by, o.cutoff, o.total, o.done,
          o.refused, o.refusals, cardinality(o.deferred) as n_deferred, o.aborted_by, o.last_error, o.started_at, o.stepped_at,
-         o.finished_at, o.looks"
+         o.finished_at, o.looks, o.cursor, o.last_id"
     };
 }
 
@@ -155,27 +158,44 @@ macro_rules! before_the_press {
     };
 }
 
+/// The next jobs in one state, whatever the filter leaves of them. The state stands in the text, so that the planner knows how
+/// frequent it is. Between the first and the last of them it may choose to pass over jobs in other states; that there are none
+/// before and after, where a state's jobs usually are (what waits is the newest), [`Store::bulk_start`] has seen to.
+macro_rules! next_in_state {
+    ($state:literal) => {
+        concat!(
+            "(select ",
+            found_columns!(),
+            " from jobdeck.jobs j
+              where not $10 and '",
+            $state,
+            "' = any ($2) and j.status = '",
+            $state,
+            "'
+                and j.id > $13 and j.id <= $14
+              order by j.id limit $12)
+             union all "
+        )
+    };
+}
+
 /// Finds and locks the jobs of the next batch. $1 operation, $2 states, $3 most jobs, $4 to $8 filter, $9 ids,
-/// $10 whether there are ids,
-/// $12 most rows to look at.
+/// $10 whether there are ids, $12 most rows to look at in a state, $13 the cursor as it was read, $14 the last id. As values, not columns,
+/// so that the planner knows what they leave.
 macro_rules! step_head {
-    () => {
+    ($($state:literal)*) => {
         concat!(
             "with op as materialized (
                select o.id, o.cursor, o.cutoff, o.deferred,
                  -- Not further while many locked rows wait for their turn.
                  case when cardinality(o.deferred) < 1000 then $3 else 0 end as room
-               from jobdeck.bulk_operations o where o.id = $1 and o.state = 'running' for update skip locked),
+               from jobdeck.bulk_operations o
+               where o.id = $1 and o.state = 'running' and o.cursor = $13 for update skip locked),
              looked_at as materialized (
                select n.* from op cross join lateral (
-                 -- Each state is read from the index in the order of ids, whatever the filter leaves of it.
-                 select r.* from unnest($2::text[]) as s (state) cross join lateral (
-                   select ", found_columns!(), " from jobdeck.jobs j
-                   where not $10 and j.status = s.state::jobdeck.job_state and j.id > op.cursor
-                   order by j.id limit $12) r
-                 union all
+                 ", $(next_in_state!($state),)* "
                  select ", found_columns!(), " from jobdeck.jobs j
-                 where $10 and j.id = any ($9) and j.id > op.cursor and j.status::text = any ($2)) n
+                 where $10 and j.id = any ($9) and j.id > $13 and j.status::text = any ($2)) n
                order by n.id limit $12),
              matched as materialized (
                select j.id from looked_at j cross join op
@@ -201,7 +221,8 @@ macro_rules! step_head {
     };
 }
 
-/// Writes the operation's new place. Needs `changed` (id) and `refused` (id, by).
+/// Writes the operation's new place. Needs `changed`, `refused`, and the first of those as
+/// `named` (id, by).
 macro_rules! step_tail {
     ($woken:literal) => {
         concat!(
@@ -211,7 +232,7 @@ macro_rules! step_tail {
                    and (select count(*) from matched) < op.room as is_at_end,
                  coalesce(case when (select count(*) from matched) < op.room then (select max(id::text)::uuid from looked_at)
                    else (select max(id::text)::uuid from matched) end, op.cursor) as cursor,
-                 array(select c.id from chosen c where not exists (select 1 from locked l where l.id = c.id) order by c.id)
+                 array(select c.id from chosen c where c.id not in (select l.id from locked l) order by c.id)
                    as deferred,
                  (select count(*) from changed) as n_done, (select count(*) from refused) as n_refused
                from op),
@@ -219,7 +240,7 @@ macro_rules! step_tail {
                update jobdeck.bulk_operations o set cursor = p.cursor, deferred = p.deferred,
                  done = o.done + p.n_done, refused = o.refused + p.n_refused,
                  refusals = o.refusals || coalesce((select jsonb_agg(jsonb_build_object('id', r.id, 'by', r.by))
-                   from (select id, by from refused order by id limit 10 - jsonb_array_length(o.refusals)) r), '[]'),
+                   from (select id, by from named order by id limit 10 - jsonb_array_length(o.refusals)) r), '[]'),
                  -- A transaction that was open at the press may have added to what was counted.
                  total = greatest(o.total, o.done + p.n_done + o.refused + p.n_refused),
                  state = case when p.is_at_end and p.deferred = '{}' then 'done' else o.state end,
@@ -236,7 +257,7 @@ macro_rules! step_tail {
 
 /// As `job_retry` in `admin.rs`, for each row.
 const RETRY: &str = concat!(
-    step_head!(),
+    step_head!("failed" "canceled"),
     "keyed as materialized (
        select l.id, l.type, l.idempotency_key, l.payload_digest,
          (select o.id from jobdeck.jobs o where o.type = l.type and o.idempotency_key = l.idempotency_key
@@ -250,17 +271,21 @@ const RETRY: &str = concat!(
        -- The no-op update locks the holder's row and returns it.
        on conflict (type, key) do update set key = excluded.key
        returning k.type, k.key, k.job_id),
+     -- `in` and `not in` look each id up; the planner cannot know how many there are and would compare all with all.
      refused as materialized (
-       select y.id, coalesce(y.rival, t.job_id) as by
-       from keyed y left join taken t on t.type = y.type and t.key = y.idempotency_key
-       where coalesce(y.rival, t.job_id) <> y.id),
+       select y.id, y.type, y.idempotency_key, y.rival from keyed y where y.id not in (select t.job_id from taken t)),
+     named as (
+       select r.id, coalesce(r.rival, t.job_id) as by
+       from (select * from refused order by id limit 10) r
+       left join taken t on t.type = r.type and t.key = r.idempotency_key),
+     free as materialized (
+       select l.id from locked l where l.idempotency_key is null or l.id in (select t.job_id from taken t)),
      changed as (
        update jobdeck.jobs j set status = 'pending', attempts = 0, stalled_count = 0, run_after = now(),
          finished_at = null, locked_at = null, locked_by = null, lease_expires_at = null, cancel_requested_at = null,
          stage = null, progress = null, stages_at = '{}',
          version = j.version + 1, updated_at = now()
-       from locked l
-       where j.id = l.id and not exists (select 1 from refused r where r.id = l.id)
+       from free f where j.id = f.id
        returning j.id, j.queue),
      woken as (
        select jobdeck.wake(q.queue) from (select distinct queue from changed) q)",
@@ -269,7 +294,7 @@ const RETRY: &str = concat!(
 
 /// As `job_cancel` in `admin.rs`, for each row.
 const CANCEL: &str = concat!(
-    step_head!(),
+    step_head!("pending" "running" "retrying"),
     "changed as (
        update jobdeck.jobs j set
          token = l.token, attempts = l.attempts, started_at = l.started_at, locked_at = l.locked_at,
@@ -287,13 +312,14 @@ const CANCEL: &str = concat!(
        order by k.type, k.key for update of k),
      freed as (
        delete from jobdeck.idempotency_keys k using held h where k.type = h.type and k.key = h.key),
-     refused as (select null::uuid as id, null::uuid as by where false)",
+     refused as (select where false),
+     named as (select null::uuid as id, null::uuid as by where false)",
     step_tail!("0::bigint")
 );
 
 /// As `job_delete` in `retention.rs`, for each row.
 const DELETE: &str = concat!(
-    step_head!(),
+    step_head!("succeeded" "failed" "canceled"),
     "changed as (
        delete from jobdeck.jobs j using locked l where j.id = l.id
        returning l.id, l.type, l.status, l.idempotency_key),
@@ -307,7 +333,8 @@ const DELETE: &str = concat!(
        insert into jobdeck.job_removals as r (type, status, by_person, n_jobs)
        select type, status, true, count(*) from changed group by type, status order by type, status
        on conflict (type, status, by_person) do update set n_jobs = r.n_jobs + excluded.n_jobs, last_at = now()),
-     refused as (select null::uuid as id, null::uuid as by where false)",
+     refused as (select where false),
+     named as (select null::uuid as id, null::uuid as by where false)",
     step_tail!("0::bigint")
 );
 
@@ -449,9 +476,26 @@ impl Store {
         actor: &Actor,
     ) -> Result<BulkStarted, StoreError> {
         const START: &str = concat!(
-            "with started as (
-               insert into jobdeck.bulk_operations as o (action, target, target_digest, user_id, requested_by, total)
-               values ($1::text::jobdeck.bulk_action, $2::jsonb, $3, $4, $5, $7)
+            "with ends as materialized (
+               -- The first and the last job in each state. In this order only the index of states has them.
+               select min(f.id::text) filter (where f.status = s.state::jobdeck.job_state) as first_id,
+                 max(l.id::text) filter (where l.status = s.state::jobdeck.job_state) as last_id
+               from unnest($8::text[]) as s (state)
+               cross join lateral (
+                 select j.id, j.status from jobdeck.jobs j where j.status <= s.state::jobdeck.job_state
+                 order by j.status desc, j.id limit 1) f
+               cross join lateral (
+                 select j.id, j.status from jobdeck.jobs j where j.status >= s.state::jobdeck.job_state
+                 order by j.status, j.id desc limit 1) l),
+             started as (
+               insert into jobdeck.bulk_operations as o
+                 (action, target, target_digest, user_id, requested_by, total, cursor, last_id)
+               select $1::text::jobdeck.bulk_action, $2::jsonb, $3, $4, $5, $7,
+                 -- Right before the first: its time with 0 for all that is random.
+                 coalesce((left(e.first_id, 14) || '0000-0000-000000000000')::uuid,
+                   '00000000-0000-0000-0000-000000000000'),
+                 coalesce(e.last_id::uuid, '00000000-0000-0000-0000-000000000000')
+               from ends e
                -- The no-op update waits for a rival and returns its row.
                on conflict (action, target_digest) where state = 'running' do update set action = o.action
                returning *, xmax = 0 as is_new),
@@ -471,6 +515,10 @@ impl Store {
         }
         let target = target.checked()?;
         let text = serde_json::to_string(&target)?;
+        let states: Vec<&str> = match &target {
+            BulkTarget::Jobs(_) => Vec::new(),
+            BulkTarget::Matching(filter) => states(action, filter).into_iter().map(JobState::as_str).collect(),
+        };
         let total = match &target {
             BulkTarget::Jobs(ids) => i64::try_from(ids.len()).ok(),
             BulkTarget::Matching(_) => self
@@ -486,6 +534,7 @@ impl Store {
             .bind(&actor.name)
             .bind(&actor.address)
             .bind(total)
+            .bind(states)
             .fetch_one(&self.pool)
             .await?;
         Ok(BulkStarted { operation: row.operation, is_new: row.is_new })
@@ -526,6 +575,8 @@ impl Store {
             .bind(ids.is_some())
             .bind(filter.state.is_some())
             .bind(i64::from(operation.looks))
+            .bind(operation.cursor)
+            .bind(operation.last_id)
             .fetch_optional(&self.pool)
             .await?)
     }
@@ -605,5 +656,22 @@ impl Store {
         Ok(sqlx::query_scalar("select id from jobdeck.bulk_operations where state = 'running' order by id limit 100")
             .fetch_all(&self.pool)
             .await?)
+    }
+
+    /// Deletes operations that ended more than 90 days ago, at most 500 at once. What they did stays in the audit log. Returns how
+    /// many are gone.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn bulk_prune(connection: &mut PgConnection) -> Result<u64, StoreError> {
+        let done = sqlx::query(
+            "delete from jobdeck.bulk_operations where id in (
+               select id from jobdeck.bulk_operations
+               where state <> 'running' and finished_at < now() - interval '90 days' order by id limit 500
+               for update skip locked)",
+        )
+        .execute(connection)
+        .await?;
+        Ok(done.rows_affected())
     }
 }

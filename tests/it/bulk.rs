@@ -358,26 +358,35 @@ async fn few_matches_among_many_jobs_are_found_in_short_batches() {
 }
 
 #[tokio::test]
-async fn a_batch_reads_little_more_than_it_changes() {
+async fn a_batch_reads_little_more_than_it_changes_wherever_the_jobs_stand() {
     let db = Db::new().await;
-    failed(&db, "note", 12_000).await;
-    sqlx::query("insert into jobdeck.jobs (type, payload) select 'note', '{}' from generate_series(1, 20000)")
-        .execute(db.store.pool())
-        .await
-        .expect("made");
-    sqlx::query("analyze jobdeck.jobs").execute(db.store.pool()).await.expect("analysed");
-    let id = start(&db, BulkAction::Delete, &of_type("note", JobState::Failed)).await.id;
-    for _ in 0..4 {
-        db.store.bulk_step(id, 500).await.expect("stepped").expect("runs");
+    // What waits is younger than nearly all that ended, and there is something younger still.
+    let pending = "insert into jobdeck.jobs (type, payload) select 'note', '{}' from generate_series(1, 6000)";
+    for n in [20_000, 0, 10_000] {
+        failed(&db, "note", n).await;
+        if n == 0 {
+            sqlx::query(pending).execute(db.store.pool()).await.expect("made");
+        }
     }
-    let one = Store::connect(&db.url, 1).await.expect("connected");
+    sqlx::query("analyze jobdeck.jobs").execute(db.store.pool()).await.expect("analysed");
     let counts = "select seq_scan, idx_tup_fetch from pg_stat_xact_user_tables where relid = 'jobdeck.jobs'::regclass";
-    sqlx::query("begin").execute(one.pool()).await.expect("begun");
-    one.bulk_step(id, 500).await.expect("stepped").expect("runs");
-    let (scans, fetched): (i64, i64) = sqlx::query_as(counts).fetch_one(one.pool()).await.expect("read");
-    sqlx::query("rollback").execute(one.pool()).await.expect("rolled back");
-    assert_eq!(scans, 0);
-    assert!(fetched < 4_000, "{fetched} rows read to delete 500");
+    for (action, state) in [(BulkAction::Cancel, JobState::Pending), (BulkAction::Delete, JobState::Failed)] {
+        for n_steps in [1, 4] {
+            // Its counters are those of the connection since they were last collected.
+            let one = Store::connect(&db.url, 1).await.expect("connected");
+            sqlx::query("begin").execute(one.pool()).await.expect("begun");
+            let operation =
+                one.bulk_start(action, &of_type("note", state), &person()).await.expect("started").operation;
+            let mut done = 0;
+            for _ in 0..n_steps {
+                done = one.bulk_step(operation.id, 500).await.expect("stepped").expect("runs").done;
+            }
+            let (scans, fetched): (i64, i64) = sqlx::query_as(counts).fetch_one(one.pool()).await.expect("read");
+            sqlx::query("rollback").execute(one.pool()).await.expect("rolled back");
+            assert_eq!((scans, done), (0, n_steps * 500));
+            assert!(fetched < n_steps * 4_000, "{action}: {fetched} rows read to change {done}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -394,6 +403,29 @@ async fn a_batch_that_the_database_refuses_again_and_again_fails_the_operation()
     let operation = db.store.bulk_get(id).await.expect("read").expect("is there");
     assert_eq!((operation.state, operation.last_error.as_deref()), (BulkState::Failed, Some("constraint")));
     assert!(operation.finished_at.is_some());
+}
+
+#[tokio::test]
+async fn operations_that_ended_90_days_ago_are_removed_and_running_ones_are_not() {
+    let db = Db::new().await;
+    let mut connection = db.connection().await;
+    let mut operations = Vec::new();
+    for state in [JobState::Failed, JobState::Canceled, JobState::Failed] {
+        operations.push(start(&db, BulkAction::Retry, &of_type("note", state)).await.id);
+        if operations.len() < 3 {
+            run(&db, operations[operations.len() - 1], 500).await;
+        }
+    }
+    let age =
+        "update jobdeck.bulk_operations set started_at = now() - interval '1 year', finished_at = finished_at - $2
+               where id = $1";
+    for (id, days) in operations.iter().zip([91, 89, 91]) {
+        let days = sqlx::postgres::types::PgInterval { days, ..Default::default() };
+        sqlx::query(age).bind(id).bind(days).execute(db.store.pool()).await.expect("aged");
+    }
+    assert_eq!(Store::bulk_prune(&mut connection).await.expect("pruned"), 1);
+    let left: Vec<Uuid> = db.store.bulk_list(10).await.expect("read").iter().map(|operation| operation.id).collect();
+    assert_eq!(left, [operations[2], operations[1]]);
 }
 
 #[tokio::test]
