@@ -22,11 +22,19 @@ pub use retry::Backoff;
 pub use state::{JobState, Transition, UnknownState};
 
 #[cfg(feature = "postgres")]
+mod call_locks;
+#[cfg(feature = "postgres")]
+mod effect;
+#[cfg(feature = "postgres")]
+mod fence;
+#[cfg(feature = "postgres")]
 mod handler;
 #[cfg(feature = "postgres")]
 mod idempotency;
 #[cfg(feature = "postgres")]
 mod maintenance;
+#[cfg(feature = "postgres")]
+mod step;
 #[cfg(feature = "postgres")]
 pub mod store;
 #[cfg(feature = "postgres")]
@@ -34,6 +42,7 @@ mod worker;
 
 #[cfg(feature = "postgres")]
 pub use {
+    effect::{EFFECT_HELD, EFFECT_UNKNOWN, EffectOutcome, Once},
     handler::{Ctx, Handler, JobType, LeaseLost},
     idempotency::IdempotencyKey,
     maintenance::{Pruner, maintain},

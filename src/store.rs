@@ -7,17 +7,20 @@ mod claims;
 mod cool_downs;
 mod counters;
 mod duties;
+mod effects;
 mod enqueue;
 mod jobs;
+mod kept;
 mod links;
 mod outcomes;
 mod queues;
 mod registry;
 mod retention;
+mod steps;
 mod users;
 
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{Connection, PgPool};
 
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
@@ -26,6 +29,7 @@ pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
 pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
 pub use duties::Duty;
+pub use effects::{Effect, EffectState, SettleOutcome, Settlement};
 pub use enqueue::{EnqueueOptions, Enqueued};
 pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;
@@ -33,7 +37,11 @@ pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
 pub use retention::{DeleteOutcome, PruneBatch, PruneBoundary, PruneRule, Removed};
+pub use steps::Step;
 pub use users::{NewUser, SignInSession, User, UserRole};
+
+pub(crate) use effects::{EffectBegun, EffectCall, EffectEnd};
+pub(crate) use kept::keepable;
 
 /// The embedded migrations. Their table lives in our schema, so that it never meets the product's own.
 fn migrator() -> sqlx::migrate::Migrator {
@@ -145,7 +153,7 @@ impl Store {
     /// # Errors
     /// If the URL is wrong or nothing answers within 10 s.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let pool_options = PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10));
+        let pool_options = pool_options();
         let pool = pool_options.clone().max_connections(connections).connect_with(connect_options(url)?).await?;
         let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
         let searches = pool_options.max_connections((connections / 3).clamp(1, 8)).connect_lazy_with(searches);
@@ -157,10 +165,7 @@ impl Store {
     /// # Errors
     /// If the URL is wrong.
     pub fn connect_lazy(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let pool = PgPoolOptions::new()
-            .acquire_timeout(std::time::Duration::from_secs(10))
-            .max_connections(connections)
-            .connect_lazy_with(connect_options(url)?);
+        let pool = pool_options().max_connections(connections).connect_lazy_with(connect_options(url)?);
         Ok(Self::new(pool))
     }
 
@@ -203,6 +208,21 @@ impl Store {
             .await?;
         Ok(applied == Some(newest))
     }
+}
+
+/// Connections are tried before use only after a rest of 100 ms: a round trip for each statement would double its cost, and one that broke
+/// meanwhile fails as it would when breaking a moment later.
+fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10)).test_before_acquire(false).before_acquire(
+        |connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for > std::time::Duration::from_millis(100) {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        },
+    )
 }
 
 /// Connection settings shared by pool, heartbeat and listener.

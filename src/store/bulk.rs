@@ -268,8 +268,11 @@ const RETRY: &str = concat!(
        -- Of several with one key the first goes back; in one order, as all who take many keys do.
        select distinct on (type, idempotency_key) type, idempotency_key, id, payload_digest from keyed where rival is null
        order by type, idempotency_key, id
-       -- The no-op update locks the holder's row and returns it.
-       on conflict (type, key) do update set key = excluded.key
+       -- Locks the holder's row and returns it, unless its time has run out.
+       on conflict (type, key) do update set
+         job_id = case when k.expires_at <= now() then excluded.job_id else k.job_id end,
+         payload_digest = case when k.expires_at <= now() then excluded.payload_digest else k.payload_digest end,
+         expires_at = case when k.expires_at <= now() then null else k.expires_at end
        returning k.type, k.key, k.job_id),
      -- `in` and `not in` look each id up; the planner cannot know how many there are and would compare all with all.
      refused as materialized (

@@ -216,6 +216,30 @@ async fn a_held_key_refuses_its_own_job_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_key_whose_time_has_run_out_keeps_no_job_from_being_retried() {
+    let db = Db::new().await;
+    let error = JobError::unrecoverable("permission", "no");
+    let mut jobs = Vec::new();
+    for key in ["one", "two"] {
+        jobs.push(db.enqueue(&Keyed::new(key)).await);
+        let failed = Outcome::Failed { error: &error, delay: Duration::ZERO };
+        db.store.job_end(db.claim("A").await.lease(), failed).await.expect("taken");
+        db.enqueue(&Keyed::new(key)).await;
+        let claim = db.claim("A").await;
+        db.store.job_complete(db.store.pool(), claim.lease(), &serde_json::json!(1), None).await.expect("taken");
+    }
+    let held = db.store.job_retry(jobs[0], &person()).await.expect("answered");
+    assert!(matches!(held, jobdeck::store::RetryOutcome::KeyHeld { .. }));
+    sqlx::query("update jobdeck.idempotency_keys set expires_at = now()").execute(db.store.pool()).await.expect("set");
+    let free = db.store.job_retry(jobs[0], &person()).await.expect("answered");
+    assert_eq!(free, jobdeck::store::RetryOutcome::Queued);
+    let id = start(&db, BulkAction::Retry, &of_type("keyed", JobState::Failed)).await.id;
+    assert_eq!(run(&db, id, 500).await.done, 1);
+    let held = db.scalar("select count(*) from jobdeck.idempotency_keys k join jobdeck.jobs j on j.id = k.job_id where j.status = 'pending' and k.expires_at is null");
+    assert_eq!(held.await, 2, "both hold their keys again");
+}
+
+#[tokio::test]
 async fn bulk_cancel_stops_what_waits_and_asks_what_runs_and_nothing_enqueued_later() {
     let db = Db::new().await;
     let waiting = db.enqueue(&Keyed::new("a")).await;

@@ -3,7 +3,9 @@
 //! missing is installed where that is possible, or named in one line with the remedy.
 
 mod assets;
+mod bench;
 mod browser;
+mod chaos;
 mod css;
 mod e2e;
 mod paths;
@@ -43,6 +45,14 @@ enum Command {
     Test,
     /// Build both halves for release, with compressed assets, and print the sizes
     Build,
+    /// Measure the queue beside the same work in plain SQL, on a durable throw-away Postgres
+    Bench(bench::Options),
+    /// Kill, freeze and cut off workers and databases, and count what is lost; without a name every scenario
+    Chaos {
+        /// Passed on to `jobdeck-chaos`: `--full`, `--seed N`, names of scenarios
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Build only the browser half and the site's assets
     Browser {
         /// Small instead of quick to build
@@ -88,6 +98,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Run { release, args } => match run::run(release, &args)? {},
         Command::Test => return test::test(),
         Command::Build => release::build()?,
+        Command::Chaos { args } => return chaos::chaos(&args),
+        Command::Bench(options) => return bench::bench(&options),
         Command::Browser { release } => {
             browser::site(Profile::new(release))?;
         }

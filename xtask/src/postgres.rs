@@ -1,6 +1,6 @@
-//! Postgres for the tests: one throw-away cluster per run, each test makes a database of its own in it.
+//! Postgres for the tests and for measuring: one throw-away cluster per run, each test or round makes a database of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -24,6 +24,53 @@ pub(crate) fn ensure_installed() -> Result<()> {
         Binaries::find()?;
     }
     Ok(())
+}
+
+/// Settings of the server that is measured on: those of a small production server. Checkpoints come by size, not by time, so
+/// that none falls into one round and not into another.
+const BENCH_SETTINGS: [(&str, &str); 4] = [
+    ("shared_buffers", "1GB"),
+    ("max_wal_size", "8GB"),
+    ("checkpoint_timeout", "1h"),
+    ("maintenance_work_mem", "512MB"),
+];
+
+/// A server to measure on: durable, on the disk that holds the target folder, thrown away when this is dropped.
+pub(crate) struct BenchServer {
+    server: Option<EmbeddedPostgres>,
+    dir: PathBuf,
+}
+
+impl BenchServer {
+    /// Prints nothing, since the caller's standard output may be for figures alone.
+    pub(crate) fn start() -> Result<Self> {
+        ensure_installed()?;
+        // Not in the system's temporary folder, which may be memory.
+        let dir = usable_dir(paths::target().join("bench-postgres"), PathBuf::from("/var/tmp/jobdeck-bench-postgres"));
+        let settings = BENCH_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let options = Options { fresh: true, settings, ..Options::new(&dir, "jobdeck") };
+        Ok(Self { server: Some(EmbeddedPostgres::start(&options)?), dir })
+    }
+
+    /// Of the database `postgres`, with the right to create others.
+    pub(crate) fn url(&self) -> String {
+        self.server.as_ref().map(|server| server.url("postgres")).unwrap_or_default()
+    }
+}
+
+impl Drop for BenchServer {
+    fn drop(&mut self) {
+        throw_away(self.server.take(), &self.dir);
+    }
+}
+
+fn throw_away(server: Option<EmbeddedPostgres>, dir: &Path) {
+    if let Some(server) = server {
+        if let Err(error) = server.stop() {
+            eprintln!("warning: {error}");
+        }
+        let _ = std::fs::remove_dir_all(dir.join("cluster"));
+    }
 }
 
 /// The tests' server: the one in the environment, or one of our own that is stopped when this is dropped.
@@ -70,10 +117,7 @@ impl TestServer {
 impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some((server, dir)) = self.own.take() {
-            if let Err(error) = server.stop() {
-                eprintln!("warning: {error}");
-            }
-            let _ = std::fs::remove_dir_all(dir.join("cluster"));
+            throw_away(Some(server), &dir);
         }
     }
 }

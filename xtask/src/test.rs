@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::browser::{self, Profile};
 use crate::postgres::{self, TestServer};
-use crate::{css, e2e, step, tools};
+use crate::{chaos, css, e2e, step, tools};
 
 /// How many tests or checks went which way.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,6 +40,7 @@ pub(crate) fn test() -> Result<ExitCode> {
         Ok(server) => {
             // Also builds the binary that the browser tests start.
             part(&mut parts, "cargo test", || cargo_test(tools::PRODUCT, server.url()));
+            part(&mut parts, "chaos", || chaos::run(server.url(), &[]));
             part(&mut parts, "browser tests", || e2e::playwright(server.url(), &[]));
             part(&mut parts, "cargo test xtask", || cargo_test(&["--package", "xtask"], server.url()));
         }

@@ -62,12 +62,21 @@ pub struct Options {
     pub fresh: bool,
     /// Largest number of connections. Default 100.
     pub max_connections: u16,
+    /// Further settings, name and value; they win over the others. An adopted server keeps its own. Default none.
+    pub settings: Vec<(String, String)>,
 }
 
 impl Options {
     /// A durable server in `dir` with one database.
     pub fn new(dir: impl Into<PathBuf>, database: impl Into<String>) -> Self {
-        Self { dir: dir.into(), database: database.into(), durable: true, fresh: false, max_connections: 100 }
+        Self {
+            dir: dir.into(),
+            database: database.into(),
+            durable: true,
+            fresh: false,
+            max_connections: 100,
+            settings: Vec::new(),
+        }
     }
 }
 

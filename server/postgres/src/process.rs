@@ -83,6 +83,9 @@ pub(crate) fn serve(
     ] {
         command.arg("-c").arg(format!("{name}={value}"));
     }
+    for (name, value) in &options.settings {
+        command.arg("-c").arg(format!("{name}={value}"));
+    }
     command.stdout(messages).stderr(errors).process_group(0);
     command.spawn().map_err(|source| Error::io("start", &program, source))
 }
