@@ -269,12 +269,16 @@ async fn bulk_cancel_stops_what_waits_and_asks_what_runs_and_nothing_enqueued_la
 #[tokio::test]
 async fn bulk_cancel_of_pending_jobs_leaves_one_alone_that_came_back_to_pending_after_the_press() {
     let db = Db::new().await;
+    // Its id lies between those of two that wait all the time.
+    let options = EnqueueOptions { priority: Some(-1), ..EnqueueOptions::default() };
+    let waits = db.store.enqueue(&Note::new("waits"), options.clone()).await.expect("enqueued").id;
     let back = db.enqueue(&Note::new("back")).await;
+    db.store.enqueue(&Note::new("waits"), options).await.expect("enqueued");
     let claim = db.claim("A").await;
-    let waits = db.enqueue(&Note::new("waits")).await;
+    assert_eq!(claim.job_id, back);
     let id = start(&db, BulkAction::Cancel, &of_type("note", JobState::Pending)).await.id;
     db.store.job_end(claim.lease(), Outcome::Released).await.expect("taken");
-    assert_eq!(run(&db, id, 500).await.done, 1);
+    assert_eq!(run(&db, id, 500).await.done, 2);
     assert_eq!((db.job(back).await.state, db.job(waits).await.state), (JobState::Pending, JobState::Canceled));
 }
 
