@@ -125,20 +125,29 @@ create index job_suspect_idx on jobdeck.jobs (queue, type, run_after)
 drop index jobdeck.job_running_idx;
 create index job_running_idx on jobdeck.jobs (queue, limit_key) where status = 'running';
 
--- After instead of before: a row trigger that runs before an update locks each row a second time.
+-- The one table of transitions (docs/state-machine.md) and the rule that tokens only grow, for the trigger below.
+create function jobdeck.transition_is_forbidden(
+  old_status jobdeck.job_state, new_status jobdeck.job_state, old_token bigint, new_token bigint)
+returns boolean
+language plpgsql immutable as $$
+begin
+  return new_token < old_token
+    or (new_token <> old_token and new_status <> 'running')
+    or (old_status <> new_status and not (
+      (old_status = 'pending' and new_status in ('running', 'canceled'))
+      or (old_status = 'running' and new_status in ('succeeded', 'retrying', 'failed', 'canceled', 'pending'))
+      or (old_status = 'retrying' and new_status in ('running', 'canceled'))
+      or (old_status in ('failed', 'canceled') and new_status = 'pending')))
+    or (new_status = 'running' and old_status <> 'running' and new_token <= old_token)
+    or (new_status = 'running' and old_status = 'running' and new_token <> old_token);
+end
+$$;
+
+-- After instead of before: a row trigger that runs before an update locks each row a second time. With a function, because a long
+-- condition is read from the catalogue for each statement.
 drop trigger job_transition_allowed on jobdeck.jobs;
 create trigger job_transition_allowed after update on jobdeck.jobs for each row
-when (
-  new.token < old.token
-  or (new.token <> old.token and new.status <> 'running')
-  or (old.status <> new.status and not (
-    (old.status = 'pending' and new.status in ('running', 'canceled'))
-    or (old.status = 'running' and new.status in ('succeeded', 'retrying', 'failed', 'canceled', 'pending'))
-    or (old.status = 'retrying' and new.status in ('running', 'canceled'))
-    or (old.status in ('failed', 'canceled') and new.status = 'pending')))
-  or (new.status = 'running' and old.status <> 'running' and new.token <= old.token)
-  or (new.status = 'running' and old.status = 'running' and new.token <> old.token)
-)
+when (jobdeck.transition_is_forbidden(old.status, new.status, old.token, new.token))
 execute function jobdeck.refuse_transition();
 
 -- How many jobs there are: the sum of both tables. Writers only append to the second, so that no two of them ever wait for
