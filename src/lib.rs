@@ -5,15 +5,19 @@
 //! [`JobType`] says what to do, [`Store::enqueue`] puts it into the queue, [`Worker`] does it. Without the feature
 //! `postgres` only the pure parts are built, which the browser shares: [`JobState`], [`JobId`], [`FailureClass`].
 
+mod bulk;
 mod failure;
 mod job;
 mod policy;
+mod retention;
 mod retry;
 mod state;
 
+pub use bulk::{BulkAction, BulkState};
 pub use failure::{FailureClass, JobError, MAX_ERROR_BYTES, clean_error_text, code};
 pub use job::{Attempt, AttemptOutcome, Job, JobId, JobSummary};
 pub use policy::{Policy, PolicyError, Stage};
+pub use retention::{Keep, Retention};
 pub use retry::Backoff;
 pub use state::{JobState, Transition, UnknownState};
 
@@ -28,6 +32,8 @@ mod handler;
 #[cfg(feature = "postgres")]
 mod idempotency;
 #[cfg(feature = "postgres")]
+mod maintenance;
+#[cfg(feature = "postgres")]
 mod step;
 #[cfg(feature = "postgres")]
 pub mod store;
@@ -39,6 +45,7 @@ pub use {
     effect::{EFFECT_HELD, EFFECT_UNKNOWN, EffectOutcome, Once},
     handler::{Ctx, Handler, JobType, LeaseLost},
     idempotency::IdempotencyKey,
+    maintenance::{Pruner, maintain},
     store::{EnqueueOptions, Enqueued, Store, StoreError},
     worker::{Worker, WorkerBuilder, WorkerError, WorkerMetrics},
 };

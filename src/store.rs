@@ -2,9 +2,11 @@
 
 mod admin;
 mod audit;
+mod bulk;
 mod claims;
 mod cool_downs;
 mod counters;
+mod duties;
 mod effects;
 mod enqueue;
 mod jobs;
@@ -13,6 +15,7 @@ mod links;
 mod outcomes;
 mod queues;
 mod registry;
+mod retention;
 mod steps;
 mod users;
 
@@ -21,9 +24,11 @@ use sqlx::{Connection, PgPool};
 
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
+pub use bulk::{BulkOperation, BulkPreview, BulkStarted, BulkTarget, Refusal};
 pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
 pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
+pub use duties::Duty;
 pub use effects::{Effect, EffectState, SettleOutcome, Settlement};
 pub use enqueue::{EnqueueOptions, Enqueued};
 pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
@@ -31,6 +36,7 @@ pub use links::LinkKey;
 pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
+pub use retention::{DeleteOutcome, PruneBatch, PruneBoundary, PruneRule, Removed};
 pub use steps::Step;
 pub use users::{NewUser, SignInSession, User, UserRole};
 

@@ -145,6 +145,7 @@ pub struct WorkerBuilder {
     handlers: HashMap<String, RegisteredHandler>,
     queues: Vec<(String, usize)>,
     timing: Timing,
+    prunes: bool,
     error: Option<WorkerError>,
 }
 
@@ -202,6 +203,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Whether this worker takes its turn at removing old jobs by their types' [`crate::Retention`]. Default: yes.
+    #[must_use]
+    pub fn prunes(mut self, prunes: bool) -> Self {
+        self.prunes = prunes;
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -233,6 +241,7 @@ impl WorkerBuilder {
             name: self.name,
             handlers: self.handlers,
             timing: self.timing,
+            prunes: self.prunes,
             metrics: Arc::default(),
         })
     }
@@ -241,6 +250,9 @@ impl WorkerBuilder {
 /// Connections of the worker itself, beside those of heartbeat and listener: claims, outcomes, housekeeping. Handlers use the
 /// store they were given, so that none of them can starve the queue.
 const OWN_CONNECTIONS: u32 = 4;
+
+/// Connections for maintenance, so that it takes none from claims and outcomes: a pass of the pruner holds one throughout.
+const MAINTENANCE_CONNECTIONS: u32 = 2;
 
 /// What the parts of a running worker share.
 struct Shared {
@@ -268,6 +280,7 @@ pub struct Worker {
     name: String,
     handlers: HashMap<String, RegisteredHandler>,
     timing: Timing,
+    prunes: bool,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -289,6 +302,7 @@ impl Worker {
                 poll_every: Duration::from_secs(2),
                 grace: Duration::from_secs(10),
             },
+            prunes: true,
             error: None,
         }
     }
@@ -312,7 +326,7 @@ impl Worker {
     /// # Errors
     /// Only at start: if the database cannot be reached.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
-        let Worker { queues, store, database_url, name, handlers, timing, metrics } = self;
+        let Worker { queues, store, database_url, name, handlers, timing, prunes, metrics } = self;
         tokio::pin!(shutdown);
         let (stop_claiming, claiming) = watch::channel(false);
         let own = Store::connect_lazy(&database_url, OWN_CONNECTIONS)?;
@@ -357,6 +371,9 @@ impl Worker {
         let lanes = Arc::new(lanes);
         background.spawn(listener::listen(shared.database_url.clone(), lanes.clone()));
         background.spawn(fold_counters(shared.own.clone()));
+        let maintenance = Store::connect_lazy(&shared.database_url, MAINTENANCE_CONNECTIONS)?;
+        let name = shared.name.clone();
+        background.spawn(async move { crate::maintain(maintenance, &name, prunes).await });
         let mut loops = tokio::task::JoinSet::new();
         loops.spawn(isolation::run_apart(shared.clone(), lanes.clone(), claiming.clone()));
         for index in 0..lanes.len() {

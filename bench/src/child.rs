@@ -37,6 +37,8 @@ pub(crate) async fn work(args: WorkerArgs) -> Result<()> {
         })
         .register(nap)
         .queue(QUEUE, args.concurrency)
+        // The finished rows it is measured with stay.
+        .prunes(false)
         .build()?;
 
     if args.jobs > 0 {

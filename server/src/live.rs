@@ -314,7 +314,7 @@ async fn read_counts(store: &Store, shared: &Shared) -> Result<(), StoreError> {
         lock(&shared.counts).iter().filter(|(_, counts)| counts.due <= now).map(|(key, _)| key.clone()).collect();
     let mut result = Ok(());
     for key in due {
-        let filter = JobFilter { state: None, job_type: key.0.clone(), text: key.1.clone() };
+        let filter = JobFilter { job_type: key.0.clone(), text: key.1.clone(), ..JobFilter::default() };
         let begun = Instant::now();
         let read = store.job_counts(&filter).await;
         let mut counts = lock(&shared.counts);

@@ -33,10 +33,10 @@ pub enum RetryOutcome {
 }
 
 #[derive(sqlx::FromRow)]
-struct ActionRow {
-    changed: bool,
+pub(super) struct ActionRow {
+    pub(super) changed: bool,
     #[sqlx(try_from = "MaybeState")]
-    state: Option<JobState>,
+    pub(super) state: Option<JobState>,
     holder: Option<JobId>,
 }
 
@@ -128,8 +128,11 @@ impl Store {
                insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
                select t.type, t.idempotency_key, t.id, t.payload_digest from target t
                where t.idempotency_key is not null and t.status in ('failed', 'canceled')
-               -- The no-op update locks the holder's row and returns it.
-               on conflict (type, key) do update set key = excluded.key
+               -- Locks the holder's row and returns it, unless its time has run out.
+               on conflict (type, key) do update set
+                 job_id = case when k.expires_at <= now() then excluded.job_id else k.job_id end,
+                 payload_digest = case when k.expires_at <= now() then excluded.payload_digest else k.payload_digest end,
+                 expires_at = case when k.expires_at <= now() then null else k.expires_at end
                returning k.job_id),
              changed as (
                update jobdeck.jobs j set status = 'pending', attempts = 0, stalled_count = 0, run_after = now(),

@@ -1,9 +1,10 @@
 //! Reading jobs: one, a page of many, and how many there are.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::{Store, StoreError};
-use crate::{Attempt, Job, JobId, JobState, JobSummary};
+use crate::{Attempt, FailureClass, Job, JobId, JobState, JobSummary};
 
 macro_rules! summary_columns {
     () => {
@@ -16,15 +17,31 @@ macro_rules! summary_columns {
     };
 }
 
-/// Which jobs a list shows. An empty filter shows all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Which jobs a list shows or a bulk operation is about. An empty filter is all.
+///
+/// In JSON each field stands under its name, `job_type` as `type`; those that narrow nothing are left out. A field that this
+/// version does not know is refused, so that no operation is ever wider than it was meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct JobFilter {
     /// Only this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<JobState>,
     /// Only this type.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub job_type: Option<String>,
+    /// Only this queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Only jobs whose last bad end was of this class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
+    /// Only jobs whose last bad end had this code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// Only jobs whose id, type, idempotency key, payload preview, owner or error contain this text; case does not
     /// matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
@@ -67,7 +84,7 @@ impl StateCounts {
 }
 
 /// Makes a text a LIKE pattern that finds it anywhere.
-fn contains_pattern(text: &str) -> String {
+pub(super) fn contains_pattern(text: &str) -> String {
     format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('\0', ""))
 }
 
@@ -189,6 +206,8 @@ impl Store {
                and ($3::text is null or j.id::text ilike $3 or j.type ilike $3 or j.idempotency_key ilike $3
                  or j.payload_preview ilike $3 or j.owner ilike $3 or j.last_error ilike $3)
                and ($4::uuid is null or j.id < $4)
+               and ($6::text is null or j.queue = $6) and ($7::text is null or j.error_class = $7::jobdeck.failure_class)
+               and ($8::text is null or j.error_code = $8)
              order by j.id desc limit $5"
         );
         const NEWER: &str = concat!(
@@ -199,6 +218,8 @@ impl Store {
                and ($3::text is null or j.id::text ilike $3 or j.type ilike $3 or j.idempotency_key ilike $3
                  or j.payload_preview ilike $3 or j.owner ilike $3 or j.last_error ilike $3)
                and ($4::uuid is null or j.id > $4)
+               and ($6::text is null or j.queue = $6) and ($7::text is null or j.error_class = $7::jobdeck.failure_class)
+               and ($8::text is null or j.error_code = $8)
              order by j.id limit $5"
         );
         let limit = limit.clamp(1, 200);
@@ -214,6 +235,9 @@ impl Store {
             .bind(from)
             // One more than asked tells whether there is another page.
             .bind(limit + 1)
+            .bind(&filter.queue)
+            .bind(filter.class.map(FailureClass::as_str))
+            .bind(&filter.code)
             .fetch_all(&self.searches)
             .await?;
         let more = jobs.len() as i64 > limit;
@@ -229,38 +253,42 @@ impl Store {
         Ok(JobPage { jobs, has_newer, has_older })
     }
 
-    /// How many jobs match in each state; the filter's own state does not narrow them. Constant time without a text, a
-    /// search with one.
+    /// How many jobs match in each state; the filter's own state does not narrow them. Constant time if only a type
+    /// or a queue does, a search otherwise.
     ///
     /// # Errors
     /// As [`Store::job_list`].
     pub async fn job_counts(&self, filter: &JobFilter) -> Result<StateCounts, StoreError> {
-        let rows: Vec<(String, i64)> = match filter.text.as_deref() {
-            None => {
-                sqlx::query_as(
-                    "select status::text, sum(n_jobs)::bigint from (
-                       select type, status, n_jobs from jobdeck.job_counters
-                       union all select type, status, n_jobs from jobdeck.job_counter_deltas) parts
-                     where $1::text is null or type = $1
-                     group by status",
-                )
-                .bind(&filter.job_type)
-                .fetch_all(&self.searches)
-                .await?
-            }
-            Some(text) => {
-                sqlx::query_as(
-                    "select j.status::text, count(*) from jobdeck.jobs j
-                     where ($1::text is null or j.type = $1)
-                       and (j.id::text ilike $2 or j.type ilike $2 or j.idempotency_key ilike $2
-                         or j.payload_preview ilike $2 or j.owner ilike $2 or j.last_error ilike $2)
-                     group by j.status",
-                )
-                .bind(&filter.job_type)
-                .bind(contains_pattern(text))
-                .fetch_all(&self.searches)
-                .await?
-            }
+        let is_counted = filter.text.is_none() && filter.class.is_none() && filter.code.is_none();
+        let rows: Vec<(String, i64)> = if is_counted {
+            sqlx::query_as(
+                "select status::text, sum(n_jobs)::bigint from (
+                   select queue, type, status, n_jobs from jobdeck.job_counters
+                   union all select queue, type, status, n_jobs from jobdeck.job_counter_deltas) parts
+                 where ($1::text is null or type = $1) and ($2::text is null or queue = $2)
+                 group by status",
+            )
+            .bind(&filter.job_type)
+            .bind(&filter.queue)
+            .fetch_all(&self.searches)
+            .await?
+        } else {
+            sqlx::query_as(
+                "select j.status::text, count(*) from jobdeck.jobs j
+                 where ($1::text is null or j.type = $1) and ($2::text is null or j.queue = $2)
+                   and ($3::text is null or j.id::text ilike $3 or j.type ilike $3 or j.idempotency_key ilike $3
+                     or j.payload_preview ilike $3 or j.owner ilike $3 or j.last_error ilike $3)
+                   and ($4::text is null or j.error_class = $4::jobdeck.failure_class)
+                   and ($5::text is null or j.error_code = $5)
+                 group by j.status",
+            )
+            .bind(&filter.job_type)
+            .bind(&filter.queue)
+            .bind(filter.text.as_deref().map(contains_pattern))
+            .bind(filter.class.map(FailureClass::as_str))
+            .bind(&filter.code)
+            .fetch_all(&self.searches)
+            .await?
         };
         let mut counts = StateCounts::default();
         for (place, state) in JobState::ALL.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod bulk;
 mod claim;
 mod control;
 mod counters;
@@ -11,6 +12,7 @@ mod histories;
 mod limits;
 mod migrations;
 mod pure;
+mod retention;
 mod rules;
 mod stalls;
 mod steps;

@@ -186,7 +186,12 @@ pub(crate) fn encode(text: &mut String, value: &str) {
 impl JobQuery {
     /// As the store's filter.
     pub fn filter(&self) -> jobdeck::store::JobFilter {
-        jobdeck::store::JobFilter { state: self.state, job_type: self.job_type.clone(), text: self.text.clone() }
+        jobdeck::store::JobFilter {
+            state: self.state,
+            job_type: self.job_type.clone(),
+            text: self.text.clone(),
+            ..Default::default()
+        }
     }
 
     /// As the store's cursor.
