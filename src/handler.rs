@@ -44,8 +44,9 @@ impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::LeaseLost(lost) => lost.into(),
-            error if error.is_transient() => Self::retryable(code::CONNECTION, chain(&error)),
-            error => Self::retryable("database", chain(&error)),
+            StoreError::Database(error) => error.into(),
+            error if error.refuses_value() => Self::unrecoverable(code::INVALID_CONTENT, chain(&error)),
+            error => Self::retryable(code::DATABASE, chain(&error)),
         }
     }
 }

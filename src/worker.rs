@@ -8,6 +8,7 @@ mod executor;
 mod keeper;
 mod lease_watch;
 mod listener;
+mod panics;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,9 +20,9 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::{Handler, JobType, Policy, PolicyError, Store, StoreError};
 
-pub(crate) use executor::panic_error;
 pub(crate) use lease_watch::LeaseWatch;
 use lease_watch::StopReason;
+pub(crate) use panics::panic_error;
 
 /// When and how long. Defaults suit production; tests set them small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,6 +293,7 @@ impl Worker {
     /// Only at start: if the database cannot be reached.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
         let Worker { queues, shared } = self;
+        panics::install();
         tokio::pin!(shutdown);
         let (stop_claiming, claiming) = watch::channel(false);
         let starting = keeper::Keeper::start(shared.clone(), queues.clone());

@@ -7,6 +7,7 @@ use sqlx::PgExecutor;
 
 use super::claims::micros;
 use super::{LeaseRef, Store, StoreError};
+use crate::failure::{clean_code, clean_params};
 use crate::{AttemptOutcome, FailureClass, JobError, JobState, LeaseLost, clean_error_text};
 
 /// An outcome the database took.
@@ -219,8 +220,8 @@ impl Store {
         .bind(micros(delay))
         .bind(error.map(|error| clean_error_text(&error.detail)))
         .bind(class)
-        .bind(error.map(|error| clean_error_text(&error.code)))
-        .bind(error.map(|error| storable(&Value::Object(error.params.clone()))))
+        .bind(error.map(|error| clean_code(&error.code)))
+        .bind(error.map(|error| clean_params(&error.params)))
         .fetch_one(&self.pool)
         .await?;
         row.accept(lease)
