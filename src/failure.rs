@@ -33,9 +33,9 @@ use serde_json::{Map, Value};
 pub(crate) use database::is_transient;
 #[cfg(feature = "postgres")]
 pub use retry_after::{MAX_RETRY_AFTER, MIN_RETRY_AFTER, parse_retry_after};
+pub use text::{MAX_ERROR_BYTES, clean_error_text};
 #[cfg(feature = "postgres")]
 pub(crate) use text::{clean_code, clean_params};
-pub use text::{MAX_ERROR_BYTES, clean_error_text};
 
 /// What a bad end means for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

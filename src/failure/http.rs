@@ -60,11 +60,7 @@ impl JobError {
     /// assert_eq!(error.class, FailureClass::RateLimited);
     /// assert_eq!(error.retry_after.unwrap().as_secs(), 30);
     /// ```
-    pub fn from_response<'h>(
-        status: u16,
-        header: impl Fn(&str) -> Option<&'h str>,
-        body: impl AsRef<[u8]>,
-    ) -> Self {
+    pub fn from_response<'h>(status: u16, header: impl Fn(&str) -> Option<&'h str>, body: impl AsRef<[u8]>) -> Self {
         Self::from_response_at(status, header, body, Utc::now())
     }
 

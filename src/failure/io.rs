@@ -40,6 +40,8 @@ pub(super) fn kind_in_chain(error: &(dyn std::error::Error + 'static)) -> Option
 
 /// `error`, what caused it, what caused that, and so on.
 #[cfg(any(feature = "reqwest", feature = "lettre", feature = "object_store"))]
-pub(super) fn causes<'e>(error: &'e (dyn std::error::Error + 'static)) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+pub(super) fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |cause| cause.source())
 }

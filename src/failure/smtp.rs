@@ -18,6 +18,9 @@ impl From<smtp::Error> for JobError {
     /// | 521, 550, 551, 553, 556 | unrecoverable | `invalid_recipient`, or `mail_refused` if it is a policy or the sender |
     /// | other 5xx (554, …) | unrecoverable | `mail_refused` |
     ///
+    /// lettre's asynchronous transport limits only the time to connect; a server that falls silent later is waited for until
+    /// the job's own timeout. `tokio::time::timeout(limit, transport.send(mail)).await??` ends it earlier.
+    ///
     /// The enhanced status code (RFC 3463, `5.1.1`), where the server sends one, is more exact than the reply and wins.
     fn from(error: smtp::Error) -> Self {
         let detail = error.to_string();

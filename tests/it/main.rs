@@ -2,11 +2,17 @@
 
 mod support;
 
+mod backoff;
 mod claim;
+mod classes;
 mod control;
 mod enqueue;
+mod error_text;
 mod histories;
+mod http_errors;
+mod mail_errors;
 mod migrations;
+mod panics;
 mod pure;
 mod rules;
 mod worker;

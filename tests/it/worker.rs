@@ -12,26 +12,26 @@ use tokio::sync::{Barrier, oneshot};
 use crate::support::{Db, Note, person};
 
 /// A worker on its own task; stops when told or dropped.
-struct Running {
+pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: tokio::task::JoinHandle<Result<(), jobdeck::WorkerError>>,
 }
 
-fn builder(db: &Db) -> jobdeck::WorkerBuilder {
+pub(crate) fn builder(db: &Db) -> jobdeck::WorkerBuilder {
     Worker::builder(db.store.clone(), &db.url)
         .lease(Duration::from_secs(2), Duration::from_millis(300))
         .poll_every(Duration::from_millis(500))
         .grace(Duration::from_secs(2))
 }
 
-fn run(worker: Worker) -> Running {
+pub(crate) fn run(worker: Worker) -> Running {
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move { drop(stopped.await) };
     Running { stop: Some(stop), task: tokio::spawn(worker.run_until(shutdown)) }
 }
 
 impl Running {
-    async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         self.task.await.expect("no panic").expect("stopped cleanly");
     }
@@ -81,7 +81,11 @@ async fn panic_is_a_failed_attempt_and_other_jobs_go_on() {
     let attempts = db.store.attempt_list(panics).await.expect("listed");
     assert_eq!((attempts.len(), attempts[0].error_code.as_deref()), (1, Some("panic")));
     let text = attempts[0].error.clone().expect("text");
-    assert!(text.starts_with("handler panicked at tests/it/worker.rs:") && text.contains(": boom x") && text.len() <= jobdeck::MAX_ERROR_BYTES);
+    assert!(
+        text.starts_with("handler panicked at tests/it/worker.rs:")
+            && text.contains(": boom x")
+            && text.len() <= jobdeck::MAX_ERROR_BYTES
+    );
     worker.stop().await;
 }
 
