@@ -13,6 +13,8 @@ mod client;
 #[cfg(feature = "postgres")]
 mod database;
 #[cfg(feature = "postgres")]
+mod facts;
+#[cfg(feature = "postgres")]
 mod http;
 #[cfg(feature = "postgres")]
 mod retry_after;
@@ -32,10 +34,10 @@ use serde_json::{Map, Value};
 #[cfg(feature = "postgres")]
 pub(crate) use database::is_transient;
 #[cfg(feature = "postgres")]
+pub(crate) use facts::{clean_code, clean_params};
+#[cfg(feature = "postgres")]
 pub use retry_after::{MAX_RETRY_AFTER, MIN_RETRY_AFTER, parse_retry_after};
 pub use text::{MAX_ERROR_BYTES, clean_error_text};
-#[cfg(feature = "postgres")]
-pub(crate) use text::{clean_code, clean_params};
 
 /// What a bad end means for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ fn sorted(error: &JobError) -> (FailureClass, &str) {
     (error.class, error.code.as_str())
 }
 
-fn response<'h>(status: u16, headers: &[(&str, &'h str)], body: &str) -> JobError {
+fn response(status: u16, headers: &[(&str, &str)], body: &str) -> JobError {
     let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     JobError::from_response_at(status, header, body, now())
 }

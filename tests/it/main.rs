@@ -10,6 +10,7 @@ mod enqueue;
 mod error_text;
 mod histories;
 mod http_errors;
+mod input;
 mod mail_errors;
 mod migrations;
 mod panics;

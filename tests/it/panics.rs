@@ -10,7 +10,7 @@ use tokio::sync::Barrier;
 use crate::support::{Db, Note};
 use crate::worker::{builder, run};
 
-/// Panics in the way it is told to; has `attempts` of them.
+/// Panics in the way it is told to, at both attempts.
 #[derive(Serialize, Deserialize)]
 struct Panics {
     how: String,
@@ -43,6 +43,11 @@ impl Drop for Chain {
             std::panic::panic_any(Chain(self.0 - 1));
         }
     }
+}
+
+/// With leases that a busy machine cannot lose: stalls are not what these tests are about.
+fn patient(db: &Db) -> jobdeck::WorkerBuilder {
+    builder(db).lease(Duration::from_secs(15), Duration::from_secs(1))
 }
 
 /// How, and what the stored text says of it.
@@ -97,7 +102,7 @@ async fn each_kind_of_panic_is_a_failed_attempt_with_its_message_and_place() {
     let db = Db::new().await;
     let shared = Arc::new(Mutex::new(0));
     let handler = move |ctx: Ctx, job: Panics| panicking(ctx, job, shared.clone());
-    let worker = run(builder(&db).register(handler).queue("default", 4).build().expect("valid"));
+    let worker = run(patient(&db).register(handler).queue("default", 4).build().expect("valid"));
     for (how, message) in WAYS {
         let id = db.enqueue(&Panics { how: how.to_owned() }).await;
         let job = db.wait_for(id, JobState::Failed).await;
@@ -125,7 +130,7 @@ async fn panic_that_the_handler_catches_by_itself_is_its_own_business() {
         }
         Ok::<_, JobError>(())
     };
-    let worker = run(builder(&db).register(caught).queue("default", 1).build().expect("valid"));
+    let worker = run(patient(&db).register(caught).queue("default", 1).build().expect("valid"));
     let fine = db.enqueue(&Note::new("only")).await;
     db.wait_for(fine, JobState::Succeeded).await;
     let other = db.enqueue(&Note::new("then another")).await;
@@ -142,7 +147,7 @@ async fn hundred_good_jobs_complete_among_fifty_that_panic_and_concurrency_retur
     let (for_bad, for_good) = (shared.clone(), shared.clone());
     let all_four = Arc::new(Barrier::new(4));
     let meeting = all_four.clone();
-    let worker = builder(&db)
+    let worker = patient(&db)
         .register(move |ctx: Ctx, job: Panics| panicking(ctx, job, for_bad.clone()))
         .register(move |_: Ctx, note: Note| {
             let (shared, meeting) = (for_good.clone(), meeting.clone());
@@ -185,4 +190,19 @@ async fn hundred_good_jobs_complete_among_fifty_that_panic_and_concurrency_retur
         db.wait_for(id, JobState::Succeeded).await;
     }
     worker.stop().await;
+}
+
+#[test]
+fn hook_that_was_there_before_still_hears_of_every_panic() {
+    // In a process of its own, whose standard error nothing else writes to.
+    let test = "panics::panic_that_the_handler_catches_by_itself_is_its_own_business";
+    let ran = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture"])
+        .output()
+        .expect("ran");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
+    for message in ["caught", "not caught"] {
+        assert!(said.lines().any(|line| line == message), "{message:?} is not in: {said}");
+    }
 }
