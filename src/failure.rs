@@ -1,12 +1,43 @@
 //! How an attempt ends badly: the class decides what happens next, the code says what it was.
+//!
+//! Errors of the libraries that handlers use most become a [`JobError`] by `?`. Each has a file below this one with the
+//! table it follows: [`io`], and with feature `postgres` [`http`] (statuses, `Retry-After`), [`database`] (sqlx) and
+//! [`task`] (tokio), with the features of their names [`client`] (reqwest), [`smtp`] (lettre) and [`storage`]
+//! (object_store). What none of them knows backs off and tries again: a needless try costs less than a lost job.
+
+mod io;
+mod text;
+
+#[cfg(feature = "reqwest")]
+mod client;
+#[cfg(feature = "postgres")]
+mod database;
+#[cfg(feature = "postgres")]
+mod facts;
+#[cfg(feature = "postgres")]
+mod http;
+#[cfg(feature = "postgres")]
+mod retry_after;
+#[cfg(feature = "lettre")]
+mod smtp;
+#[cfg(feature = "object_store")]
+mod storage;
+#[cfg(feature = "postgres")]
+mod task;
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Longest error text kept, in bytes. Longer ones are cut at a character boundary.
-pub const MAX_ERROR_BYTES: usize = 8 * 1024;
+#[cfg(feature = "postgres")]
+pub(crate) use database::is_transient;
+#[cfg(feature = "postgres")]
+pub(crate) use facts::{clean_code, clean_params};
+#[cfg(feature = "postgres")]
+pub use retry_after::{MAX_RETRY_AFTER, MIN_RETRY_AFTER, parse_retry_after};
+pub use text::{MAX_ERROR_BYTES, clean_error_text};
 
 /// What a bad end means for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,20 +78,51 @@ impl TryFrom<String> for FailureClass {
 /// The codes every part of Jobdeck knows a sentence for. Handlers may use others; the deck shows those as they are.
 pub mod code {
     #![allow(missing_docs, reason = "the names are the documentation; their sentences stand in the message files")]
+
+    /// All of them.
+    pub const ALL: [&str; 20] = [
+        TIMEOUT,
+        CONNECTION,
+        HTTP_5XX,
+        PANIC,
+        IO,
+        DATABASE,
+        SLOW_DOWN,
+        MAIL_DEFERRED,
+        LEASE_LOST,
+        STALLED_OUT,
+        INVALID_PAYLOAD,
+        INVALID_CONTENT,
+        INVALID_RECIPIENT,
+        NOT_FOUND,
+        PERMISSION,
+        QUOTA,
+        INVALID_CREDENTIALS,
+        MAIL_REFUSED,
+        HTTP_4XX,
+        HTTP_UNEXPECTED,
+    ];
+
     pub const TIMEOUT: &str = "timeout";
     pub const CONNECTION: &str = "connection";
     pub const HTTP_5XX: &str = "http_5xx";
     pub const PANIC: &str = "panic";
     pub const IO: &str = "io";
+    pub const DATABASE: &str = "database";
     pub const SLOW_DOWN: &str = "slow_down";
+    pub const MAIL_DEFERRED: &str = "mail_deferred";
     pub const LEASE_LOST: &str = "lease_lost";
     pub const STALLED_OUT: &str = "stalled_out";
     pub const INVALID_PAYLOAD: &str = "invalid_payload";
     pub const INVALID_CONTENT: &str = "invalid_content";
+    pub const INVALID_RECIPIENT: &str = "invalid_recipient";
     pub const NOT_FOUND: &str = "not_found";
     pub const PERMISSION: &str = "permission";
     pub const QUOTA: &str = "quota";
     pub const INVALID_CREDENTIALS: &str = "invalid_credentials";
+    pub const MAIL_REFUSED: &str = "mail_refused";
+    pub const HTTP_4XX: &str = "http_4xx";
+    pub const HTTP_UNEXPECTED: &str = "http_unexpected";
 }
 
 /// Why a handler stopped without a result.
@@ -82,7 +144,8 @@ pub struct JobError {
     pub retry_after: Option<Duration>,
     /// True when nothing went wrong and the handler only wants to run later.
     pub snooze: bool,
-    /// Whose pause a rate-limited error starts for every worker. Default: the provider its type names.
+    /// Who asked to wait, such as `openai` or `openai:project-7`: jobs of every worker that name the same provider wait
+    /// along. Only for rate-limited errors.
     pub provider: Option<String>,
 }
 
@@ -114,15 +177,22 @@ impl JobError {
         Self { retry_after: Some(retry_after), ..Self::new(FailureClass::RateLimited, code::SLOW_DOWN, detail) }
     }
 
+    /// A provider asked to wait until `until`, by this host's clock; a past time means now. The attempt is given back.
+    /// Where the provider says how long instead of until when, prefer [`JobError::rate_limited`]: two clocks may differ.
+    pub fn rate_limited_until(until: DateTime<Utc>, detail: impl Into<String>) -> Self {
+        Self::rate_limited((until - Utc::now()).to_std().unwrap_or_default(), detail)
+    }
+
     /// Run again after `delay`; nothing went wrong. The attempt is given back.
     pub fn snooze(delay: Duration, why: impl Into<String>) -> Self {
         Self { snooze: true, ..Self::rate_limited(delay, why) }
     }
 
-    /// Names the provider whose pause a rate-limited error starts for every worker.
+    /// Names who asked to wait, so that every job that uses this provider waits too, in all workers. One key a limit: an
+    /// account's key where limits are by account.
     #[must_use]
-    pub fn provider(mut self, provider: impl Into<String>) -> Self {
-        self.provider = Some(provider.into());
+    pub fn provider(mut self, key: impl Into<String>) -> Self {
+        self.provider = Some(key.into());
         self
     }
 
@@ -132,40 +202,4 @@ impl JobError {
         self.params.insert(name.to_owned(), value.into());
         self
     }
-}
-
-impl From<std::io::Error> for JobError {
-    fn from(error: std::io::Error) -> Self {
-        use std::io::ErrorKind as Kind;
-        match error.kind() {
-            Kind::TimedOut => Self::retryable(code::TIMEOUT, error.to_string()),
-            Kind::ConnectionRefused | Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe => {
-                Self::retryable(code::CONNECTION, error.to_string())
-            }
-            Kind::NotFound => Self::unrecoverable(code::NOT_FOUND, error.to_string()),
-            Kind::PermissionDenied => Self::unrecoverable(code::PERMISSION, error.to_string()),
-            Kind::QuotaExceeded => Self::unrecoverable(code::QUOTA, error.to_string()),
-            _ => Self::retryable(code::IO, error.to_string()),
-        }
-    }
-}
-
-/// Makes a text fit for a Postgres `text` column and for a page: no NUL, control characters shown as their Unicode
-/// pictures, at most [`MAX_ERROR_BYTES`] bytes with an ellipsis where it was cut.
-pub fn clean_error_text(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len().min(MAX_ERROR_BYTES));
-    for character in text.chars() {
-        let shown = match character {
-            '\n' | '\t' => character,
-            '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + character as u32).unwrap_or('\u{fffd}'),
-            '\u{7f}' => '\u{2421}',
-            other => other,
-        };
-        if clean.len() + shown.len_utf8() > MAX_ERROR_BYTES - '…'.len_utf8() {
-            clean.push('…');
-            break;
-        }
-        clean.push(shown);
-    }
-    clean
 }

@@ -45,8 +45,9 @@ impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::LeaseLost(lost) => lost.into(),
-            error if error.is_transient() => Self::retryable(code::CONNECTION, chain(&error)),
-            error => Self::retryable("database", chain(&error)),
+            StoreError::Database(error) => error.into(),
+            error if error.refuses_value() => Self::unrecoverable(code::INVALID_CONTENT, chain(&error)),
+            error => Self::retryable(code::DATABASE, chain(&error)),
         }
     }
 }
@@ -250,6 +251,13 @@ impl Ctx {
 type BoxedRun = Pin<Box<dyn Future<Output = Result<serde_json::Value, JobError>> + Send>>;
 
 /// A function that does jobs of one type: `async fn(Ctx, T) -> Result<impl Serialize, JobError>`.
+///
+/// # Panics
+/// A panic in it is one failed attempt of class `retryable` and code `panic`, with its message and place; the worker and
+/// other jobs go on. So is one in a task or closure that it waits for with `?`. In a program built with
+/// `panic = "abort"` a panic ends the whole worker instead: its jobs are taken back when their leases run out, each of
+/// them counts as stalled, and the one that panics fails after `max_stalled`. A panic in a destructor while another
+/// unwinds ends the program too.
 pub trait Handler<T>: Send + Sync + 'static {
     /// Starts one execution. A payload that does not fit the type fails it for good.
     fn run(&self, ctx: Ctx, payload: serde_json::Value) -> BoxedRun;

@@ -15,6 +15,8 @@ mod state;
 
 pub use bulk::{BulkAction, BulkState};
 pub use failure::{FailureClass, JobError, MAX_ERROR_BYTES, clean_error_text, code};
+#[cfg(feature = "postgres")]
+pub use failure::{MAX_RETRY_AFTER, MIN_RETRY_AFTER, parse_retry_after};
 pub use job::{Attempt, AttemptOutcome, Job, JobId, JobSummary};
 pub use policy::{Policy, PolicyError, Stage};
 pub use retention::{Keep, Retention};

@@ -113,13 +113,7 @@ impl StoreError {
     /// Whether trying again may help: the connection broke, or the server is starting, stopping or read-only.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Database(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_)) => true,
-            Self::Database(sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed) => true,
-            Self::Database(sqlx::Error::Database(error)) => error.code().is_some_and(|code| {
-                // 08 connection, 53 resources, 57 shutdown, start and timeout, 55 lock not available, 25006 read-only,
-                // 40 serialisation and deadlock
-                ["08", "53", "57", "55", "25006", "40"].iter().any(|prefix| code.starts_with(prefix))
-            }),
+            Self::Database(error) => crate::failure::is_transient(error),
             _ => false,
         }
     }

@@ -11,6 +11,7 @@ mod keeper;
 mod lanes;
 mod lease_watch;
 mod listener;
+mod panics;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -24,11 +25,11 @@ use crate::store::Stalls;
 use crate::{Handler, JobType, Policy, PolicyError, Store, StoreError};
 
 use completer::Completer;
-pub(crate) use executor::panic_error;
 use isolation::Isolation;
 use lanes::{Lane, Slot};
 pub(crate) use lease_watch::LeaseWatch;
 use lease_watch::StopReason;
+pub(crate) use panics::panic_error;
 
 /// When and how long. Defaults suit production; tests set them small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,6 +328,7 @@ impl Worker {
     /// Only at start: if the database cannot be reached.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
         let Worker { queues, store, database_url, name, handlers, timing, prunes, metrics } = self;
+        panics::install();
         tokio::pin!(shutdown);
         let (stop_claiming, claiming) = watch::channel(false);
         let own = Store::connect_lazy(&database_url, OWN_CONNECTIONS)?;

@@ -8,6 +8,7 @@ use sqlx::PgExecutor;
 
 use super::claims::micros;
 use super::{LeaseRef, Store, StoreError};
+use crate::failure::{clean_code, clean_params};
 use crate::{AttemptOutcome, FailureClass, JobError, JobId, JobState, LeaseLost, clean_error_text};
 
 /// An outcome the database took.
@@ -307,9 +308,9 @@ impl Store {
         .bind(micros(delay))
         .bind(error.map(|error| clean_error_text(&error.detail)))
         .bind(class)
-        .bind(error.map(|error| clean_error_text(&error.code)))
-        .bind(error.map(|error| storable(&Value::Object(error.params.clone()))))
-        .bind(error.and_then(|error| error.provider.as_deref()))
+        .bind(error.map(|error| clean_code(&error.code)))
+        .bind(error.map(|error| clean_params(&error.params)))
+        .bind(error.and_then(|error| error.provider.as_deref()).map(clean_code))
         .fetch_one(&self.pool)
         .await?;
         row.accept(lease)

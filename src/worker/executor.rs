@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::lanes::Slot;
 use super::lease_watch::{HeldLease, LeaseWatch, StopReason};
+use super::panics::panic_error;
 use super::{Shared, WorkerMetrics};
 use crate::store::{Accepted, Claim, Outcome};
 use crate::{Ctx, FailureClass, JobError, JobState, Policy, StoreError, code};
@@ -103,20 +104,6 @@ async fn wait(
 
 fn flatten(joined: Result<Result<Value, JobError>, tokio::task::JoinError>) -> Result<Value, JobError> {
     joined.unwrap_or_else(|error| Err(panic_error(error)))
-}
-
-/// What a task's panic means for the job.
-pub(crate) fn panic_error(error: tokio::task::JoinError) -> JobError {
-    if !error.is_panic() {
-        return JobError::retryable(code::PANIC, "the handler's task was canceled");
-    }
-    let payload = error.into_panic();
-    let message = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is not text".to_owned());
-    JobError::retryable(code::PANIC, format!("handler panicked: {message}"))
 }
 
 async fn record(

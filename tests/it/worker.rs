@@ -81,7 +81,11 @@ async fn panic_is_a_failed_attempt_and_other_jobs_go_on() {
     let attempts = db.store.attempt_list(panics).await.expect("listed");
     assert_eq!((attempts.len(), attempts[0].error_code.as_deref()), (1, Some("panic")));
     let text = attempts[0].error.clone().expect("text");
-    assert!(text.starts_with("handler panicked: boom x") && text.len() <= jobdeck::MAX_ERROR_BYTES);
+    assert!(
+        text.starts_with("handler panicked at tests/it/worker.rs:")
+            && text.contains(": boom x")
+            && text.len() <= jobdeck::MAX_ERROR_BYTES
+    );
     worker.stop().await;
 }
 

@@ -92,6 +92,10 @@ export-retry-panic = Something went wrong on our side. We will try again by ours
 export-retry-storage = The storage cannot be reached. We will try again by ourselves, your text is kept.
 export-retry-lease_lost = The work was interrupted and starts again.
 export-retry-slow_down = The service is busy. We will try again at { $time }.
+export-retry-database = Something went wrong on our side. We will try again by ourselves.
+export-retry-io = Something went wrong on our side. We will try again by ourselves.
+export-retry-mail_deferred = The mail server asked us to come back later. We will try again by ourselves.
+export-retry-http_unexpected = A service gave an answer we cannot read. We will try again by ourselves.
 export-retry-other = Something did not work. We will try again by ourselves.
 
 # It ended without a file
@@ -105,6 +109,10 @@ export-failed-not_found = The document no longer exists.
 export-failed-permission = You no longer have access to the document.
 export-failed-quota = Your quota is used up.
 export-failed-invalid_credentials = The connection to the service must be renewed.
+export-failed-invalid_recipient = The e-mail address does not work. Check it, then send again.
+export-failed-mail_refused = The mail server refused the message.
+export-failed-http_4xx = A service refused the request. That is a fault on our side.
+export-failed-http_unexpected = A service gave an answer we cannot use.
 export-failed-storage = The file was made, but the storage refused to keep it. That is a fault on our side.
 export-failed-typeset = The pages could not be laid out. That is a fault on our side.
 export-failed-other = Something went wrong on our side.

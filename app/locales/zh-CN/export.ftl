@@ -90,6 +90,10 @@ export-retry-panic = 我们这边出了问题，会自动重试。
 export-retry-storage = 暂时无法连接存储服务，我们会自动重试，您的文字不会丢失。
 export-retry-lease_lost = 处理被中断，正在重新开始。
 export-retry-slow_down = 服务繁忙，将于 { $time } 重试。
+export-retry-database = 我们这边出了问题，会自动重试。
+export-retry-io = 我们这边出了问题，会自动重试。
+export-retry-mail_deferred = 邮件服务器要求稍后再发，我们会自动重试。
+export-retry-http_unexpected = 服务返回了无法识别的内容，我们会自动重试。
 export-retry-other = 出了一点问题，我们会自动重试。
 
 # 没有得到文件
@@ -100,6 +104,10 @@ export-failed-not_found = 文档已不存在。
 export-failed-permission = 您已无权访问该文档。
 export-failed-quota = 您的额度已用完。
 export-failed-invalid_credentials = 需要重新授权该服务。
+export-failed-invalid_recipient = 邮箱地址无效，请检查后重新发送。
+export-failed-mail_refused = 邮件服务器拒收了该邮件。
+export-failed-http_4xx = 服务拒绝了该请求。这是我们这边的问题。
+export-failed-http_unexpected = 服务返回了无法使用的内容。
 export-failed-storage = 文件已生成，但存储服务拒绝保存。这是我们这边的问题。
 export-failed-typeset = 页面无法排版。这是我们这边的问题。
 export-failed-other = 我们这边出了问题。

@@ -110,22 +110,7 @@ fn every_word_of_the_queue_has_a_message() {
     for role in crate::model::Role::ALL {
         has(format!("role-{}", role.as_str()));
     }
-    for code in [
-        code::TIMEOUT,
-        code::CONNECTION,
-        code::HTTP_5XX,
-        code::PANIC,
-        code::IO,
-        code::SLOW_DOWN,
-        code::LEASE_LOST,
-        code::STALLED_OUT,
-        code::INVALID_PAYLOAD,
-        code::INVALID_CONTENT,
-        code::NOT_FOUND,
-        code::PERMISSION,
-        code::QUOTA,
-        code::INVALID_CREDENTIALS,
-    ] {
+    for code in code::ALL {
         has(format!("code-{}", code.replace('_', "-")));
     }
     for (function, _) in crate::server_fns::SERVER_FUNCTIONS {
