@@ -7,14 +7,17 @@
 
 mod failure;
 mod job;
+mod payload_path;
 mod policy;
+mod retention;
 mod retry;
 mod state;
 
 pub use failure::{FailureClass, JobError, MAX_ERROR_BYTES, clean_error_text, code};
 pub use job::{Attempt, AttemptOutcome, Job, JobId, JobSummary};
-pub use policy::{Policy, PolicyError, Stage};
-pub use retry::Backoff;
+pub use policy::{DuplicateBehaviour, KeyPolicy, Policy, PolicyError, Stage, StageLabel};
+pub use retention::{Keep, Retention};
+pub use retry::{Backoff, DeclaredBackoff};
 pub use state::{JobState, Transition, UnknownState};
 
 #[cfg(feature = "postgres")]
@@ -29,7 +32,7 @@ mod worker;
 #[cfg(feature = "postgres")]
 pub use {
     handler::{Ctx, Handler, JobType, LeaseLost},
-    idempotency::IdempotencyKey,
+    idempotency::{IdempotencyKey, KeyError},
     store::{EnqueueOptions, Enqueued, Store, StoreError},
     worker::{Worker, WorkerBuilder, WorkerError, WorkerMetrics},
 };
