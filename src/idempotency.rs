@@ -32,7 +32,8 @@ pub struct KeyError {
 }
 
 const MISSING: &str = "is missing or null, but belongs to the idempotency key";
-const NO_SCALAR: &str = "is a list or an object; a key is made of texts, numbers, true and false";
+const NO_KEY_FIELD: &str = "is a list or an object; an idempotency key is made of texts, numbers, true and false";
+const NO_LIMIT_KEY: &str = "is a list or an object; a limit key is made of texts, numbers, true and false";
 
 impl IdempotencyKey {
     /// Longest key kept as it is, in bytes. Longer ones are replaced by their SHA-256.
@@ -48,7 +49,7 @@ impl IdempotencyKey {
     /// # Errors
     /// If a field is missing, null, a list or an object, by its path.
     pub fn of_payload(fields: &[String], payload: &Value) -> Result<Self, KeyError> {
-        let text = |path: &String| scalar(payload, path)?.ok_or_else(|| error(path, MISSING));
+        let text = |path: &String| scalar(payload, path, NO_KEY_FIELD)?.ok_or_else(|| error(path, MISSING));
         Ok(Self::join(fields.iter().map(text).collect::<Result<Vec<_>, _>>()?.into_iter()))
     }
 
@@ -76,7 +77,7 @@ const MAX_LIMIT_KEY_BYTES: usize = 200;
 /// # Errors
 /// If it is a list or an object.
 pub(crate) fn limit_key_of_payload(path: &str, payload: &Value) -> Result<Option<String>, KeyError> {
-    Ok(scalar(payload, path)?.map(|text| match text.len() {
+    Ok(scalar(payload, path, NO_LIMIT_KEY)?.map(|text| match text.len() {
         1..=MAX_LIMIT_KEY_BYTES => text,
         _ => format!("sha256-{}", hex_digest(&text)),
     }))
@@ -93,13 +94,13 @@ fn error(path: &str, problem: &'static str) -> KeyError {
 }
 
 /// The text of the text, number or truth value at `path`; `None` if there is none or null.
-fn scalar(payload: &Value, path: &str) -> Result<Option<String>, KeyError> {
+fn scalar(payload: &Value, path: &str, otherwise: &'static str) -> Result<Option<String>, KeyError> {
     Ok(match payload_path::find(payload, path) {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Some(text.clone()),
         Some(Value::Bool(value)) => Some(value.to_string()),
         Some(Value::Number(number)) => Some(canonical::shortest(&canonical::plain(&number.to_string()))),
-        Some(Value::Array(_) | Value::Object(_)) => return Err(error(path, NO_SCALAR)),
+        Some(Value::Array(_) | Value::Object(_)) => return Err(error(path, otherwise)),
     })
 }
 

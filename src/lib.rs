@@ -36,3 +36,6 @@ pub use {
     store::{EnqueueOptions, Enqueued, Store, StoreError},
     worker::{Worker, WorkerBuilder, WorkerError, WorkerMetrics},
 };
+
+#[cfg(feature = "derive")]
+pub use jobdeck_macros::JobType;

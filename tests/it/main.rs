@@ -5,11 +5,15 @@ mod support;
 mod claim;
 mod control;
 mod counters;
+#[cfg(feature = "derive")]
+mod derive;
 mod enqueue;
 mod histories;
 mod limits;
 mod migrations;
 mod pure;
+mod roles;
 mod rules;
+mod sql_interface;
 mod stalls;
 mod worker;
