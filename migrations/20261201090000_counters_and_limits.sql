@@ -1,11 +1,92 @@
 -- Exact counts in constant time, limits across workers, cool-downs, and claims that read only what they may take.
 
+-- What must hold of one column is checked where the column is written. A check constraint of the table is read from the catalogue
+-- for each statement and evaluated at each change of a row: two dozen of them cost a single insert more than all else it does, and
+-- one that looks into the payload unpacks it at each heartbeat.
+create domain jobdeck.type_name as text constraint job_type_valid check (
+  value collate "C" !~ '[^A-Za-z0-9_.:-]' and value collate "C" !~ '^[.:-]' and octet_length(value) between 1 and 100);
+create domain jobdeck.queue_name as text constraint job_queue_valid check (
+  value collate "C" !~ '[^A-Za-z0-9_.:-]' and value collate "C" !~ '^[.:-]' and octet_length(value) between 1 and 100);
+create domain jobdeck.json_object as jsonb constraint job_payload_is_object check (jsonb_typeof(value) = 'object');
+create domain jobdeck.preview_text as text constraint job_payload_preview_length check (length(value) <= 200);
+create domain jobdeck.key_text as text constraint job_key_length check (octet_length(value) between 1 and 1024);
+create domain jobdeck.percent as smallint constraint job_progress_is_percent check (value between 0 and 100);
+-- Infinity and years beyond the range of programs' date types would break every reader of the row.
+create domain jobdeck.plausible_time as timestamptz constraint job_times_plausible check (
+  value between '1970-01-01Z' and '9999-12-31Z');
+
+-- What must hold of several columns together, by the names the errors carry.
+create function jobdeck.job_is_sound(
+  status jobdeck.job_state, attempts integer, max_attempts integer, starts integer, token bigint, lease_expires_at timestamptz,
+  locked_by text, locked_at timestamptz, started_at timestamptz, finished_at timestamptz, has_result boolean,
+  stalled_count integer, max_stalled integer, has_key boolean, has_digest boolean)
+returns boolean
+language plpgsql immutable as $$
+declare
+  broken text;
+begin
+  broken := case
+    when attempts < 0 or attempts > max_attempts then 'job_attempts_in_range'
+    when max_attempts < 1 then 'job_max_attempts_positive'
+    when status in ('pending', 'retrying') and attempts >= max_attempts then 'job_waiting_has_attempts_left'
+    when (status = 'running') <> (lease_expires_at is not null) or (status = 'running') <> (locked_by is not null)
+      or (status = 'running') <> (locked_at is not null) then 'job_running_iff_leased'
+    when status = 'running' and (token < 1 or attempts < 1 or started_at is null) then 'job_running_has_started'
+    when (status in ('succeeded', 'failed', 'canceled')) <> (finished_at is not null) then 'job_finished_at_iff_final'
+    when has_result and status <> 'succeeded' then 'job_result_only_if_succeeded'
+    when max_stalled < 0 or stalled_count < 0 or stalled_count > max_stalled + 1 then 'job_stalls_in_range'
+    when has_key and not has_digest then 'job_key_has_digest'
+    when starts < 0 or token < 0 then 'job_starts_not_negative'
+  end;
+  if broken is not null then
+    raise exception 'a job''s row would break %', broken
+      using errcode = 'check_violation', constraint = broken, schema = 'jobdeck', table = 'jobs';
+  end if;
+  return true;
+end
+$$;
+
+create domain jobdeck.limit_key_text as text constraint job_limit_key_length check (octet_length(value) between 1 and 200);
+
 alter table jobdeck.jobs
   add column tags text[] not null default '{}',
   -- jobs with the same value share the queue's key_limit
-  add column limit_key text constraint job_limit_key_length check (octet_length(limit_key) between 1 and 200),
+  add column limit_key jobdeck.limit_key_text,
   -- the job this one repeats, as a person asked; not a foreign key, since the original may be pruned
   add column rerun_of uuid;
+
+alter table jobdeck.jobs
+  drop constraint job_type_valid,
+  drop constraint job_queue_valid,
+  drop constraint job_payload_is_object,
+  drop constraint job_payload_preview_length,
+  drop constraint job_key_length,
+  drop constraint job_progress_is_percent,
+  drop constraint job_times_plausible,
+  drop constraint job_attempts_in_range,
+  drop constraint job_max_attempts_positive,
+  drop constraint job_waiting_has_attempts_left,
+  drop constraint job_running_iff_leased,
+  drop constraint job_running_has_started,
+  drop constraint job_finished_at_iff_final,
+  drop constraint job_result_only_if_succeeded,
+  drop constraint job_stalls_in_range,
+  drop constraint job_key_has_digest,
+  drop constraint job_starts_not_negative,
+  alter column type type jobdeck.type_name,
+  alter column queue type jobdeck.queue_name,
+  alter column payload type jobdeck.json_object,
+  alter column payload_preview type jobdeck.preview_text,
+  alter column idempotency_key type jobdeck.key_text,
+  alter column progress type jobdeck.percent,
+  alter column run_after type jobdeck.plausible_time,
+  alter column created_at type jobdeck.plausible_time,
+  alter column updated_at type jobdeck.plausible_time,
+  alter column lease_expires_at type jobdeck.plausible_time,
+  alter column finished_at type jobdeck.plausible_time,
+  add constraint job_is_sound check (jobdeck.job_is_sound(
+    status, attempts, max_attempts, starts, token, lease_expires_at, locked_by, locked_at, started_at, finished_at,
+    result is not null, stalled_count, max_stalled, idempotency_key is not null, payload_digest is not null));
 
 alter table jobdeck.queues
   -- running jobs of this queue at once, over all workers; null is no limit
@@ -44,20 +125,29 @@ create index job_suspect_idx on jobdeck.jobs (queue, type, run_after)
 drop index jobdeck.job_running_idx;
 create index job_running_idx on jobdeck.jobs (queue, limit_key) where status = 'running';
 
--- After instead of before: a row trigger that runs before an update locks each row a second time.
+-- The one table of transitions (docs/state-machine.md) and the rule that tokens only grow, for the trigger below.
+create function jobdeck.transition_is_forbidden(
+  old_status jobdeck.job_state, new_status jobdeck.job_state, old_token bigint, new_token bigint)
+returns boolean
+language plpgsql immutable as $$
+begin
+  return new_token < old_token
+    or (new_token <> old_token and new_status <> 'running')
+    or (old_status <> new_status and not (
+      (old_status = 'pending' and new_status in ('running', 'canceled'))
+      or (old_status = 'running' and new_status in ('succeeded', 'retrying', 'failed', 'canceled', 'pending'))
+      or (old_status = 'retrying' and new_status in ('running', 'canceled'))
+      or (old_status in ('failed', 'canceled') and new_status = 'pending')))
+    or (new_status = 'running' and old_status <> 'running' and new_token <= old_token)
+    or (new_status = 'running' and old_status = 'running' and new_token <> old_token);
+end
+$$;
+
+-- After instead of before: a row trigger that runs before an update locks each row a second time. With a function, because a long
+-- condition is read from the catalogue for each statement.
 drop trigger job_transition_allowed on jobdeck.jobs;
 create trigger job_transition_allowed after update on jobdeck.jobs for each row
-when (
-  new.token < old.token
-  or (new.token <> old.token and new.status <> 'running')
-  or (old.status <> new.status and not (
-    (old.status = 'pending' and new.status in ('running', 'canceled'))
-    or (old.status = 'running' and new.status in ('succeeded', 'retrying', 'failed', 'canceled', 'pending'))
-    or (old.status = 'retrying' and new.status in ('running', 'canceled'))
-    or (old.status in ('failed', 'canceled') and new.status = 'pending')))
-  or (new.status = 'running' and old.status <> 'running' and new.token <= old.token)
-  or (new.status = 'running' and old.status = 'running' and new.token <> old.token)
-)
+when (jobdeck.transition_is_forbidden(old.status, new.status, old.token, new.token))
 execute function jobdeck.refuse_transition();
 
 -- How many jobs there are: the sum of both tables. Writers only append to the second, so that no two of them ever wait for
@@ -128,7 +218,7 @@ language plpgsql as $$
 declare
   now_ms constant bigint := date_part('epoch', clock_timestamp()) * 1000;
 begin
-  if abs(now_ms - (select last_value from jobdeck.wake_clock)) >= 5 then
+  if abs(now_ms - coalesce(pg_sequence_last_value('jobdeck.wake_clock'), 0)) >= 5 then
     perform setval('jobdeck.wake_clock', now_ms);
     perform pg_notify('jobdeck_jobs', queue);
   end if;
@@ -262,7 +352,7 @@ begin
         where j.id = any (taken)
         returning j.id, j.token, j.type, j.queue, j.payload, j.attempts, j.max_attempts, j.starts, j.stalled_count,
           j.run_after - j.priority * interval '1 minute' as rank)
-      select c.id, c.token, c.type, c.queue, c.payload::text, c.attempts, c.max_attempts, c.starts, c.stalled_count
+      select c.id, c.token, c.type::text, c.queue::text, c.payload::text, c.attempts, c.max_attempts, c.starts, c.stalled_count
       from changed c order by c.rank, c.id;
     room := room - cardinality(taken);
     -- Only a limit by key hides further jobs behind those just taken.

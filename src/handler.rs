@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use sqlx::{Postgres, Transaction};
 use tokio::sync::Mutex;
 
+use crate::call_locks::CallLocks;
 use crate::store::{Claim, LeaseRef};
 use crate::worker::LeaseWatch;
 use crate::{IdempotencyKey, JobError, JobId, Policy, Store, StoreError, code};
@@ -86,6 +87,7 @@ struct CtxInner {
     last_stage: Option<String>,
     /// When progress was last written, and what it was.
     progress: Mutex<Option<(Instant, u8)>>,
+    calls: CallLocks,
 }
 
 impl Ctx {
@@ -93,7 +95,16 @@ impl Ctx {
     pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
     pub(crate) fn new(store: Store, claim: Claim, watch: LeaseWatch, last_stage: Option<String>) -> Self {
-        Self { inner: Arc::new(CtxInner { store, claim, watch, last_stage, progress: Mutex::new(None) }) }
+        Self {
+            inner: Arc::new(CtxInner {
+                store,
+                claim,
+                watch,
+                last_stage,
+                progress: Mutex::new(None),
+                calls: CallLocks::default(),
+            }),
+        }
     }
 
     /// An execution run by hand instead of by a [`crate::Worker`]: for tests, and for programs that claim by themselves.
@@ -136,7 +147,12 @@ impl Ctx {
         self.inner.claim.lease()
     }
 
-    fn check_lease(&self) -> Result<(), LeaseLost> {
+    /// Lets equal calls of this execution run one after another.
+    pub(crate) fn calls(&self) -> &CallLocks {
+        &self.inner.calls
+    }
+
+    pub(crate) fn check_lease(&self) -> Result<(), LeaseLost> {
         if self.inner.watch.is_held() { Ok(()) } else { Err(LeaseLost { job_id: self.job_id(), token: self.token() }) }
     }
 

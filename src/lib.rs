@@ -21,9 +21,17 @@ pub use retry::{Backoff, DeclaredBackoff};
 pub use state::{JobState, Transition, UnknownState};
 
 #[cfg(feature = "postgres")]
+mod call_locks;
+#[cfg(feature = "postgres")]
+mod effect;
+#[cfg(feature = "postgres")]
+mod fence;
+#[cfg(feature = "postgres")]
 mod handler;
 #[cfg(feature = "postgres")]
 mod idempotency;
+#[cfg(feature = "postgres")]
+mod step;
 #[cfg(feature = "postgres")]
 pub mod store;
 #[cfg(feature = "postgres")]
@@ -31,6 +39,7 @@ mod worker;
 
 #[cfg(feature = "postgres")]
 pub use {
+    effect::{EFFECT_HELD, EFFECT_UNKNOWN, EffectOutcome, Once},
     handler::{Ctx, Handler, JobType, LeaseLost},
     idempotency::{IdempotencyKey, KeyError},
     store::{EnqueueOptions, Enqueued, Store, StoreError},

@@ -5,29 +5,37 @@ mod audit;
 mod claims;
 mod cool_downs;
 mod counters;
+mod effects;
 mod enqueue;
 mod jobs;
+mod kept;
 mod links;
 mod outcomes;
 mod queues;
 mod registry;
+mod steps;
 mod users;
 
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{Connection, PgPool};
 
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
 pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
 pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
+pub use effects::{Effect, EffectState, SettleOutcome, Settlement};
 pub use enqueue::{EnqueueOptions, Enqueued};
 pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;
 pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
+pub use steps::Step;
 pub use users::{NewUser, SignInSession, User, UserRole};
+
+pub(crate) use effects::{EffectBegun, EffectCall, EffectEnd};
+pub(crate) use kept::keepable;
 
 /// The embedded migrations. Their table lives in our schema, so that it never meets the product's own.
 fn migrator() -> sqlx::migrate::Migrator {
@@ -145,7 +153,7 @@ impl Store {
     /// # Errors
     /// If the URL is wrong or nothing answers within 10 s.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let pool_options = PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10));
+        let pool_options = pool_options();
         let pool = pool_options.clone().max_connections(connections).connect_with(connect_options(url)?).await?;
         let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
         let searches = pool_options.max_connections((connections / 3).clamp(1, 8)).connect_lazy_with(searches);
@@ -157,10 +165,7 @@ impl Store {
     /// # Errors
     /// If the URL is wrong.
     pub fn connect_lazy(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let pool = PgPoolOptions::new()
-            .acquire_timeout(std::time::Duration::from_secs(10))
-            .max_connections(connections)
-            .connect_lazy_with(connect_options(url)?);
+        let pool = pool_options().max_connections(connections).connect_lazy_with(connect_options(url)?);
         Ok(Self::new(pool))
     }
 
@@ -183,11 +188,19 @@ impl Store {
     }
 
     /// Brings the schema `jobdeck` up to date. Safe to run twice and from several processes at once: an advisory lock
-    /// lets one of them do the work.
+    /// lets one of them do the work. Also makes the roles of docs/sql.md, if this user may. A user that may not migrate, such as
+    /// a member of `jobdeck_worker`, is content with a schema that is up to date.
     ///
     /// # Errors
     /// If a migration fails or the database was migrated by a newer version.
     pub async fn migrate(&self) -> Result<(), StoreError> {
+        // Asked first, because a migration that is refused keeps its advisory lock until the connection ends.
+        let may_migrate: bool = sqlx::query_scalar("select has_database_privilege(current_database(), 'create')")
+            .fetch_one(&self.pool)
+            .await?;
+        if !may_migrate && self.is_ready().await.unwrap_or(false) {
+            return Ok(());
+        }
         migrator().run(&self.pool).await?;
         // Privileges are set per object, so those on what this run made are still missing.
         let granted = sqlx::query(
@@ -217,6 +230,21 @@ impl Store {
             .await?;
         Ok(applied == Some(newest))
     }
+}
+
+/// Connections are tried before use only after a rest of 100 ms: a round trip for each statement would double its cost, and one that broke
+/// meanwhile fails as it would when breaking a moment later.
+fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10)).test_before_acquire(false).before_acquire(
+        |connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for > std::time::Duration::from_millis(100) {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        },
+    )
 }
 
 /// Connection settings shared by pool, heartbeat and listener.

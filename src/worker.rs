@@ -407,9 +407,10 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
     let lane = &lanes[index];
     let mut pause = Duration::from_millis(100);
     let mut looks = [].iter();
+    let mut many_wait = false;
     loop {
         let slots = tokio::select! {
-            slots = lane.take() => slots,
+            slots = lane.take(many_wait) => slots,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
         // Interest in a hint is registered before the query runs, so that one sent in between is not missed.
@@ -424,6 +425,7 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
         let limit = slots.len();
         let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None).await;
         drop(open);
+        many_wait = matches!(claimed, Ok(n_claimed) if n_claimed == limit);
         let wait = match claimed {
             Ok(n_claimed) => {
                 pause = Duration::from_millis(100);

@@ -1,9 +1,8 @@
-//! The floor: what plain SQL does with a plain table. No tokens, leases, constraints, counters or keys; one index for the
-//! claim; history kept. What a careful team writes by hand, with ids made by the client in time order.
+//! The floor: what plain SQL does with the seed's table, column by column: random ids as text, one index for the claim, history
+//! kept. No tokens, leases, constraints, counters or keys.
 
 use anyhow::Result;
 use sqlx::{Connection as _, PgConnection};
-use uuid::Uuid;
 
 use crate::subject::payload_text;
 
@@ -16,10 +15,10 @@ pub(crate) async fn create(url: &str) -> Result<()> {
     let mut connection = PgConnection::connect(url).await?;
     sqlx::raw_sql(
         "create table jobs (
-           id uuid primary key,
+           id text primary key,
            type text not null,
            payload jsonb not null,
-           status text not null default 'pending',
+           status text not null,
            attempts integer not null default 0,
            run_after timestamptz not null default now(),
            locked_at timestamptz,
@@ -33,25 +32,32 @@ pub(crate) async fn create(url: &str) -> Result<()> {
     Ok(connection.close().await?)
 }
 
+/// As most programs make one.
+fn random_id() -> String {
+    uuid::Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes()).into_uuid().to_string()
+}
+
 /// Inserts rows one by one, each in a transaction of its own.
 pub(crate) async fn insert_singly(connection: &mut PgConnection, numbers: std::ops::Range<u32>) -> Result<()> {
     for number in numbers {
-        sqlx::query("insert into jobs (id, type, payload) values ($1, 'bench_noop', $2::text::jsonb)")
-            .bind(Uuid::now_v7())
-            .bind(payload_text(number))
-            .execute(&mut *connection)
-            .await?;
+        sqlx::query(
+            "insert into jobs (id, type, payload, status) values ($1, 'bench_noop', $2::text::jsonb, 'pending')",
+        )
+        .bind(random_id())
+        .bind(payload_text(number))
+        .execute(&mut *connection)
+        .await?;
     }
     Ok(())
 }
 
 /// Inserts rows in one statement.
 pub(crate) async fn insert_many(connection: &mut PgConnection, numbers: std::ops::Range<u32>) -> Result<()> {
-    let ids: Vec<Uuid> = numbers.clone().map(|_| Uuid::now_v7()).collect();
+    let ids: Vec<String> = numbers.clone().map(|_| random_id()).collect();
     let payloads: Vec<String> = numbers.map(payload_text).collect();
     sqlx::query(
-        "insert into jobs (id, type, payload)
-         select id, 'bench_noop', payload::jsonb from unnest($1::uuid[], $2::text[]) as new (id, payload)",
+        "insert into jobs (id, type, payload, status)
+         select id, 'bench_noop', payload::jsonb, 'pending' from unnest($1::text[], $2::text[]) as new (id, payload)",
     )
     .bind(ids)
     .bind(payloads)
@@ -85,7 +91,7 @@ pub(crate) async fn drain(connections: Vec<PgConnection>) -> Result<u64> {
 async fn claim_and_complete(mut connection: PgConnection) -> Result<u64> {
     let mut done = 0;
     loop {
-        let claimed: Vec<(Uuid, String, String)> = sqlx::query_as(
+        let claimed: Vec<(String, String, String)> = sqlx::query_as(
             "with due as materialized (
                select id from jobs where status = 'pending' and run_after <= now()
                order by run_after, id limit $1 for update skip locked)
@@ -99,10 +105,10 @@ async fn claim_and_complete(mut connection: PgConnection) -> Result<u64> {
         if claimed.is_empty() {
             return Ok(done);
         }
-        let ids: Vec<Uuid> = claimed.iter().map(|(id, ..)| *id).collect();
+        let ids: Vec<String> = claimed.into_iter().map(|(id, ..)| id).collect();
         let completed = sqlx::query(
             "update jobs j set status = 'succeeded', locked_at = null, updated_at = now()
-             from unnest($1::uuid[]) as mine (id) where j.id = mine.id and j.status = 'running'",
+             from unnest($1::text[]) as mine (id) where j.id = mine.id and j.status = 'running'",
         )
         .bind(ids)
         .execute(&mut connection)

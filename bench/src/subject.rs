@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use jobdeck::store::{Actor, JobFilter, PageCursor};
-use jobdeck::{Ctx, EnqueueOptions, IdempotencyKey, JobError, JobState, JobType, Policy, Store};
+use jobdeck::{Ctx, EnqueueOptions, Enqueued, IdempotencyKey, JobError, JobState, JobType, Policy, Store};
 use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
@@ -47,6 +47,12 @@ impl JobType for Noop {
 pub(crate) struct Keyed {
     number: u32,
     note: String,
+}
+
+impl Keyed {
+    fn new(number: u32) -> Self {
+        Self { number, note: NOTE.to_owned() }
+    }
 }
 
 impl JobType for Keyed {
@@ -92,17 +98,21 @@ pub(crate) async fn enqueue(store: &Store, number: u32) -> Result<()> {
 }
 
 pub(crate) async fn enqueue_keyed(store: &Store, number: u32) -> Result<()> {
-    let enqueued = store.enqueue(&Keyed { number, note: NOTE.to_owned() }, EnqueueOptions::default()).await?;
+    let enqueued = store.enqueue(&Keyed::new(number), EnqueueOptions::default()).await?;
     ensure!(enqueued.is_new, "job {number} is a duplicate");
     Ok(())
 }
 
-/// Enqueues jobs with keys, all or none.
+/// Enqueues jobs with keys.
 pub(crate) async fn enqueue_bulk(store: &Store, numbers: Range<u32>) -> Result<()> {
-    for number in numbers {
-        enqueue_keyed(store, number).await?;
-    }
+    let jobs: Vec<Keyed> = numbers.map(Keyed::new).collect();
+    let enqueued = enqueue_many(store, &jobs).await?;
+    ensure!(enqueued.len() == jobs.len() && enqueued.iter().all(|job| job.is_new), "a job is a duplicate");
     Ok(())
+}
+
+async fn enqueue_many(store: &Store, jobs: &[Keyed]) -> Result<Vec<Enqueued>> {
+    Ok(store.enqueue_many(jobs, EnqueueOptions::default()).await?)
 }
 
 pub(crate) async fn enqueue_naps(store: &Store, count: u32, secs: u64) -> Result<()> {

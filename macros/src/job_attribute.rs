@@ -283,9 +283,8 @@ fn stage(input: ParseStream<'_>) -> syn::Result<(LitStr, Labels)> {
     match <[LitStr; 3]>::try_from(words) {
         Ok([name, en, zh_cn]) if !en.value().is_empty() && !zh_cn.value().is_empty() => Ok((name, Some((en, zh_cn)))),
         Ok([name, ..]) => Err(syn::Error::new(name.span(), "needs a label in each language")),
-        Err(_) => Err(syn::Error::new(
-            parentheses.span.join(),
-            "a stage is \"name\" or (\"name\", \"English\", \"中文\")",
-        )),
+        Err(_) => {
+            Err(syn::Error::new(parentheses.span.join(), "a stage is \"name\" or (\"name\", \"English\", \"中文\")"))
+        }
     }
 }

@@ -179,12 +179,10 @@ impl Store {
     ) -> Result<Enqueued, StoreError> {
         let Shared { policy, options } = Shared::of::<T>(options)?;
         let Prepared { payload, preview, key, digest, limit_key } = prepare(job, &policy)?;
-        const PLAIN: &str = "with created as (
-           insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts, max_stalled, run_after,
-             created_by, owner, limit_key, tags)
-           values ($1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12)
-           returning id)
-         select id, true, false, case when $8 = 0 then jobdeck.wake($2) end is null from created";
+        const PLAIN: &str = "insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts,
+           max_stalled, run_after, created_by, owner, limit_key, tags)
+         values ($1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12)
+         returning id, true, false, case when $8 = 0 then jobdeck.wake($2) end is null";
         const KEYED: &str = "with candidate as materialized (select jobdeck.uuid_v7() as id),
          holder as (
            insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)

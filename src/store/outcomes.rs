@@ -82,7 +82,7 @@ impl OutcomeRow {
 }
 
 /// Puts a fact that Postgres cannot hold into a form it can: NUL becomes its Unicode picture.
-fn storable(value: &Value) -> Value {
+pub(super) fn storable(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace('\0', "\u{2400}")),
         Value::Array(items) => items.iter().map(storable).collect(),

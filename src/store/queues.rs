@@ -71,9 +71,11 @@ impl Store {
                values ($1, case when $2 then now() end, case when $2 then $4 end)
                on conflict (name) do update set paused_at = excluded.paused_at, paused_by = excluded.paused_by
                where (q.paused_at is null) = $2
-               returning name)
-             insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome)
-             select $3, $4, $5, case when $2 then 'pause_queue' else 'resume_queue' end, name, 'done' from changed",
+               returning name),
+             noted as (
+               insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome)
+               select $3, $4, $5, case when $2 then 'pause_queue' else 'resume_queue' end, name, 'done' from changed)
+             select case when not $2 then pg_notify('jobdeck_jobs', name) end is null from changed",
         )
         .bind(queue)
         .bind(paused)

@@ -1,15 +1,19 @@
 //! The slots of each queue a worker takes jobs from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Jobs in one claim at most. Larger claims make several workers walk over each other's locked rows.
 const MAX_CLAIM: usize = 100;
 
+/// How long free slots are gathered while many jobs wait.
+const GATHER_FOR: Duration = Duration::from_millis(2);
+
 /// Outcomes that may wait to be written, for each slot. More than one, so that the next jobs start while the last ones are
 /// being recorded; bounded, so that a slow database holds the worker back.
-const UNWRITTEN_PER_SLOT: usize = 2;
+const UNWRITTEN_PER_SLOT: usize = 3;
 
 /// One queue with the slots a worker has for it.
 pub(super) struct Lane {
@@ -49,19 +53,37 @@ impl Lane {
     }
 
     /// Waits for a slot and takes with it all others that are free, up to one claim.
-    pub(super) async fn take(&self) -> Vec<Slot> {
-        let (Ok(running), Ok(unwritten)) =
-            (self.free.clone().acquire_owned().await, self.unwritten.clone().acquire_owned().await)
-        else {
-            return Vec::new();
-        };
-        let mut slots = vec![Slot { running: Some(running), _unwritten: unwritten }];
+    ///
+    /// With `many_wait`, more than one job is known to wait: then half of the slots are waited for, but not longer than
+    /// [`GATHER_FOR`], since one claim of ten costs little more than a claim of one.
+    pub(super) async fn take(&self, many_wait: bool) -> Vec<Slot> {
+        let Some(first) = self.next().await else { return Vec::new() };
+        let mut slots = vec![first];
+        if many_wait {
+            let wanted = (self.slots / 2).min(MAX_CLAIM);
+            let gather = async {
+                while slots.len() < wanted
+                    && let Some(slot) = self.next().await
+                {
+                    slots.push(slot);
+                }
+            };
+            // What was gathered until then stays.
+            let _ = tokio::time::timeout(GATHER_FOR, gather).await;
+        }
         while slots.len() < MAX_CLAIM
             && let Some(slot) = self.try_take()
         {
             slots.push(slot);
         }
         slots
+    }
+
+    async fn next(&self) -> Option<Slot> {
+        // In this order everywhere: a slot that waits for the right to an outcome keeps others from starting, which is what it is for.
+        let running = self.free.clone().acquire_owned().await.ok()?;
+        let unwritten = self.unwritten.clone().acquire_owned().await.ok()?;
+        Some(Slot { running: Some(running), _unwritten: unwritten })
     }
 
     /// A slot, if one is free now.

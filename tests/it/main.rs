@@ -7,6 +7,7 @@ mod control;
 mod counters;
 #[cfg(feature = "derive")]
 mod derive;
+mod effects;
 mod enqueue;
 mod histories;
 mod limits;
@@ -16,4 +17,5 @@ mod roles;
 mod rules;
 mod sql_interface;
 mod stalls;
+mod steps;
 mod worker;

@@ -1,6 +1,6 @@
 //! Roles of least privilege: what each may do, and what it is refused (R43).
 
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, PgPool};
 
 use crate::support::{Db, Note};
 
@@ -9,6 +9,19 @@ async fn as_role(db: &Db, role: &str) -> PgConnection {
     let mut connection = db.connection().await;
     connection.execute(AssertSqlSafe(format!("set role {role}"))).await.expect("role taken");
     connection
+}
+
+/// A pool whose connections have the rights of `role` and no others.
+async fn pool_as(db: &Db, role: &str) -> PgPool {
+    let take = format!("set role {role}");
+    sqlx::postgres::PgPoolOptions::new()
+        .after_connect(move |connection, _| {
+            let take = take.clone();
+            Box::pin(async move { connection.execute(AssertSqlSafe(take)).await.map(drop) })
+        })
+        .connect(&db.url)
+        .await
+        .expect("connected")
 }
 
 /// The SQLSTATE a statement ends with; `None` if it works. Nothing of it stays.
@@ -259,16 +272,7 @@ async fn owner_who_may_not_make_roles_is_told_and_migrates_all_the_same() {
     .execute(db.store.pool())
     .await
     .expect("granted");
-    // Every connection of this pool has the owner's rights only.
-    let role = name.clone();
-    let pool = sqlx::postgres::PgPoolOptions::new()
-        .after_connect(move |connection, _| {
-            let statement = format!("set role {role}");
-            Box::pin(async move { connection.execute(AssertSqlSafe(statement)).await.map(drop) })
-        })
-        .connect(&db.url)
-        .await
-        .expect("connected");
+    let pool = pool_as(&db, &name).await;
     let store = jobdeck::Store::new(pool.clone());
     store.migrate().await.expect("migrated");
     let made: bool = sqlx::query_scalar("select jobdeck.ensure_role($1)")
@@ -285,5 +289,39 @@ async fn owner_who_may_not_make_roles_is_told_and_migrates_all_the_same() {
     assert_eq!(granted, 3);
     let mut worker = as_role(&db, "jobdeck_enqueue").await;
     sqlx::query("select jobdeck.enqueue('note', '{}')").execute(&mut worker).await.expect("enqueued");
-    drop(pool);
+}
+
+#[tokio::test]
+async fn process_that_may_not_migrate_starts_on_a_schema_that_is_ready_and_on_no_other() {
+    let db = Db::new().await;
+    for role in ["jobdeck_worker", "jobdeck_deck"] {
+        let store = jobdeck::Store::new(pool_as(&db, role).await);
+        store.migrate().await.expect(role);
+        assert!(store.is_ready().await.expect("answered"));
+    }
+    let empty = Db::empty().await;
+    let refused = jobdeck::Store::new(pool_as(&empty, "jobdeck_worker").await).migrate().await;
+    assert!(refused.is_err());
+}
+
+#[tokio::test]
+async fn role_that_two_make_at_once_is_made_once_and_neither_is_refused() {
+    let db = Db::new().await;
+    let name = format!("twice_{}", uuid::Uuid::now_v7().simple());
+    let ensure = "select jobdeck.ensure_role($1)";
+    let mut tx = db.store.pool().begin().await.expect("begun");
+    let first: bool = sqlx::query_scalar(ensure).bind(&name).fetch_one(&mut *tx).await.expect("made");
+    let second = tokio::spawn({
+        let (pool, name) = (db.store.pool().clone(), name.clone());
+        async move { sqlx::query_scalar::<_, bool>(ensure).bind(name).fetch_one(&pool).await }
+    });
+    let blocked =
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    let begun = std::time::Instant::now();
+    while db.scalar(blocked).await == 0 {
+        assert!(begun.elapsed().as_secs() < 10, "the second waits for the first");
+        tokio::task::yield_now().await;
+    }
+    tx.commit().await.expect("committed");
+    assert!(first && second.await.expect("ended").expect("answered"));
 }

@@ -12,26 +12,26 @@ use tokio::sync::{Barrier, oneshot};
 use crate::support::{Db, Note, person};
 
 /// A worker on its own task; stops when told or dropped.
-struct Running {
+pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: tokio::task::JoinHandle<Result<(), jobdeck::WorkerError>>,
 }
 
-fn builder(db: &Db) -> jobdeck::WorkerBuilder {
+pub(crate) fn builder(db: &Db) -> jobdeck::WorkerBuilder {
     Worker::builder(db.store.clone(), &db.url)
         .lease(Duration::from_secs(2), Duration::from_millis(300))
         .poll_every(Duration::from_millis(500))
         .grace(Duration::from_secs(2))
 }
 
-fn run(worker: Worker) -> Running {
+pub(crate) fn run(worker: Worker) -> Running {
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move { drop(stopped.await) };
     Running { stop: Some(stop), task: tokio::spawn(worker.run_until(shutdown)) }
 }
 
 impl Running {
-    async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         self.task.await.expect("no panic").expect("stopped cleanly");
     }

@@ -42,6 +42,20 @@ fn owner(dir: &Path) -> Result<(Child, String)> {
 }
 
 #[test]
+fn further_settings_win_and_a_server_is_durable_unless_told_otherwise() -> Result {
+    let dir = dir("settings")?;
+    let settings = vec![("work_mem".to_owned(), "7MB".to_owned()), ("max_connections".to_owned(), "33".to_owned())];
+    let server = EmbeddedPostgres::start(&Options { settings, ..Options::new(&dir, "deck") })?;
+    let url = server.default_url();
+    assert_eq!(query(&url, "select current_setting('work_mem'), current_setting('max_connections')")?, "7MB|33");
+    for name in ["fsync", "synchronous_commit", "full_page_writes"] {
+        assert_eq!(query(&url, &format!("show {name}"))?, "on");
+    }
+    server.stop()?;
+    Ok(std::fs::remove_dir_all(dir)?)
+}
+
+#[test]
 fn a_server_starts_answers_and_stops() -> Result {
     let dir = dir("starts")?;
     let server = EmbeddedPostgres::start(&options(&dir))?;
