@@ -201,11 +201,16 @@ impl Store {
              from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as i (id, token, result, last_stage)
              where j.id = i.id and j.token = i.token and j.status = 'running'
              returning j.id, j.token, j.type, j.idempotency_key),
-             -- A key whose type keeps it for a time begins to run out.
-             expiring as (
-               update jobdeck.idempotency_keys k set expires_at = now() + t.key_keep
+             -- A key whose type keeps it for a time begins to run out. Locked in the order in which enqueuers lock keys.
+             kept as materialized (
+               select k.type, k.key, t.key_keep
                from ended e join jobdeck.job_types t on t.type = e.type and t.key_keep is not null
-               where k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id)
+               join jobdeck.idempotency_keys k
+                 on k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id
+               order by k.type, k.key for update of k),
+             expiring as (
+               update jobdeck.idempotency_keys k set expires_at = now() + p.key_keep
+               from kept p where k.type = p.type and k.key = p.key)
              select id, token from ended",
         )
         .bind(&ids)
