@@ -201,12 +201,16 @@ impl Store {
              from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as i (id, token, result, last_stage)
              where j.id = i.id and j.token = i.token and j.status = 'running'
              returning j.id, j.token, j.type, j.idempotency_key),
-             -- A key whose type keeps it for a time begins to run out. Locked in the order in which enqueuers lock keys.
+             -- A key whose type keeps it for a time begins to run out. Few types do, so they are sorted out before a key is
+             -- looked for; keys are locked in the order in which enqueuers lock them.
+             due as materialized (
+               select e.id, e.type, e.idempotency_key from ended e
+               where e.idempotency_key is not null
+                 and e.type = any (array(select t.type from jobdeck.job_types t where t.key_keep is not null))),
              kept as materialized (
                select k.type, k.key, t.key_keep
-               from ended e join jobdeck.job_types t on t.type = e.type and t.key_keep is not null
-               join jobdeck.idempotency_keys k
-                 on k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id
+               from due d join jobdeck.job_types t on t.type = d.type
+               join jobdeck.idempotency_keys k on k.type = d.type and k.key = d.idempotency_key and k.job_id = d.id
                order by k.type, k.key for update of k),
              expiring as (
                update jobdeck.idempotency_keys k set expires_at = now() + p.key_keep
