@@ -188,14 +188,15 @@ impl Store {
            insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
            select $1, $13, id, $14 from candidate
            -- Waits for a rival transaction and returns the row that won; counts the duplicate there. A key that has run
-           -- out changes hands.
-           on conflict (type, key) do update set
-             job_id = case when k.expires_at <= now() then excluded.job_id else k.job_id end,
-             payload_digest = case when k.expires_at <= now() then excluded.payload_digest else k.payload_digest end,
-             duplicates = case when k.expires_at <= now() then 0 else k.duplicates + 1 end,
-             created_at = case when k.expires_at <= now() then now() else k.created_at end,
-             last_duplicate_at = case when k.expires_at <= now() then null else now() end,
-             expires_at = case when k.expires_at <= now() then null else k.expires_at end
+           -- out changes hands, unless its job has not ended.
+           on conflict (type, key) do update
+             set (job_id, payload_digest, created_at, duplicates, last_duplicate_at, expires_at) = (
+               select case when f.free then excluded.job_id else k.job_id end,
+                 case when f.free then excluded.payload_digest else k.payload_digest end,
+                 case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
+                 case when f.free then null else now() end, case when f.free then null else k.expires_at end
+               from (select coalesce(k.expires_at <= now(), false) and not exists (select 1 from jobdeck.jobs j
+                 where j.id = k.job_id and j.status in ('pending', 'running', 'retrying')) as free) f)
            returning k.job_id, k.payload_digest),
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
@@ -294,13 +295,14 @@ impl Store {
            insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
            select distinct on (i.key) $1, i.key, i.id, i.digest from input i where i.key is not null
            order by i.key, i.place
-           on conflict (type, key) do update set
-             job_id = case when k.expires_at <= now() then excluded.job_id else k.job_id end,
-             payload_digest = case when k.expires_at <= now() then excluded.payload_digest else k.payload_digest end,
-             duplicates = case when k.expires_at <= now() then 0 else k.duplicates + 1 end,
-             created_at = case when k.expires_at <= now() then now() else k.created_at end,
-             last_duplicate_at = case when k.expires_at <= now() then null else now() end,
-             expires_at = case when k.expires_at <= now() then null else k.expires_at end
+           on conflict (type, key) do update
+             set (job_id, payload_digest, created_at, duplicates, last_duplicate_at, expires_at) = (
+               select case when f.free then excluded.job_id else k.job_id end,
+                 case when f.free then excluded.payload_digest else k.payload_digest end,
+                 case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
+                 case when f.free then null else now() end, case when f.free then null else k.expires_at end
+               from (select coalesce(k.expires_at <= now(), false) and not exists (select 1 from jobdeck.jobs j
+                 where j.id = k.job_id and j.status in ('pending', 'running', 'retrying')) as free) f)
            returning k.key, k.job_id, k.payload_digest),
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
