@@ -26,8 +26,12 @@ pub trait JobType: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 
     /// Which jobs count as the same. `None`: no two do.
+    ///
+    /// Default: what [`Policy::key`] declares. Overriding it serves types that declare no key there and enqueue from Rust alone; a
+    /// declared key wins over what this returns, because SQL and HTTP enqueuers know only that one.
     fn idempotency_key(&self) -> Option<IdempotencyKey> {
-        None
+        let key = Self::policy().key?;
+        IdempotencyKey::of_payload(&key.fields, &serde_json::to_value(self).ok()?).ok()
     }
 }
 

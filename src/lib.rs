@@ -8,6 +8,7 @@
 mod bulk;
 mod failure;
 mod job;
+mod payload_path;
 mod policy;
 mod retention;
 mod retry;
@@ -18,9 +19,9 @@ pub use failure::{FailureClass, JobError, MAX_ERROR_BYTES, clean_error_text, cod
 #[cfg(feature = "postgres")]
 pub use failure::{MAX_RETRY_AFTER, MIN_RETRY_AFTER, parse_retry_after};
 pub use job::{Attempt, AttemptOutcome, Job, JobId, JobSummary};
-pub use policy::{Policy, PolicyError, Stage};
+pub use policy::{DuplicateBehaviour, KeyPolicy, Policy, PolicyError, Stage, StageLabel};
 pub use retention::{Keep, Retention};
-pub use retry::Backoff;
+pub use retry::{Backoff, DeclaredBackoff};
 pub use state::{JobState, Transition, UnknownState};
 
 #[cfg(feature = "postgres")]
@@ -46,8 +47,11 @@ mod worker;
 pub use {
     effect::{EFFECT_HELD, EFFECT_UNKNOWN, EffectOutcome, Once},
     handler::{Ctx, Handler, JobType, LeaseLost},
-    idempotency::IdempotencyKey,
+    idempotency::{IdempotencyKey, KeyError},
     maintenance::{Pruner, maintain},
     store::{EnqueueOptions, Enqueued, Store, StoreError},
     worker::{Worker, WorkerBuilder, WorkerError, WorkerMetrics},
 };
+
+#[cfg(feature = "derive")]
+pub use jobdeck_macros::JobType;

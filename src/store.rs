@@ -109,6 +109,12 @@ pub enum StoreError {
     EmailTaken,
 }
 
+impl From<crate::KeyError> for StoreError {
+    fn from(error: crate::KeyError) -> Self {
+        Self::InvalidValue { path: error.path, problem: error.problem }
+    }
+}
+
 impl StoreError {
     /// Whether trying again may help: the connection broke, or the server is starting, stopping or read-only.
     pub fn is_transient(&self) -> bool {
@@ -182,13 +188,35 @@ impl Store {
     }
 
     /// Brings the schema `jobdeck` up to date. Safe to run twice and from several processes at once: an advisory lock
-    /// lets one of them do the work.
+    /// lets one of them do the work. Also makes the roles of docs/sql.md, if this user may. A user that may not migrate, such as
+    /// a member of `jobdeck_worker`, is content with a schema that is up to date.
     ///
     /// # Errors
     /// If a migration fails or the database was migrated by a newer version.
     pub async fn migrate(&self) -> Result<(), StoreError> {
+        // Asked first, because a migration that is refused keeps its advisory lock until the connection ends.
+        let may_migrate: bool = sqlx::query_scalar("select has_database_privilege(current_database(), 'create')")
+            .fetch_one(&self.pool)
+            .await?;
+        if !may_migrate && self.is_ready().await.unwrap_or(false) {
+            return Ok(());
+        }
         migrator().run(&self.pool).await?;
-        Ok(())
+        // Privileges are set per object, so those on what this run made are still missing.
+        let granted = sqlx::query(
+            "select jobdeck.grant_roles() from jobdeck.deployment
+             where granted_version is distinct from (select max(version) from jobdeck.migrations where success)",
+        )
+        .execute(&self.pool)
+        .await;
+        match granted {
+            // The queue works without its roles; a database administrator can grant them at any time.
+            Err(error) if error.as_database_error().and_then(|error| error.code()).as_deref() == Some("42501") => {
+                tracing::warn!(%error, "the roles of the SQL interface have not got their privileges: see docs/sql.md");
+                Ok(())
+            }
+            granted => Ok(granted.map(drop)?),
+        }
     }
 
     /// Whether the database answers and its schema is the one this program was built with.

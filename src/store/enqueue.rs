@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use sqlx::PgExecutor;
 
 use super::{Store, StoreError};
-use crate::{JobId, JobType, Policy};
+use crate::idempotency::{limit_key_of_payload, payload_digest};
+use crate::{IdempotencyKey, JobId, JobType, Policy};
 
 /// What an enqueuer may set beside the payload. The rest is the type's policy.
 #[derive(Clone, Debug, Default)]
@@ -101,9 +101,10 @@ struct Prepared {
     preview: String,
     key: Option<String>,
     digest: Vec<u8>,
+    limit_key: Option<String>,
 }
 
-fn prepare<T: JobType>(job: &T) -> Result<Prepared, StoreError> {
+fn prepare<T: JobType>(job: &T, policy: &Policy) -> Result<Prepared, StoreError> {
     let payload = serde_json::to_value(job)?;
     if !payload.is_object() {
         return Err(StoreError::PayloadNotAnObject { job_type: T::TYPE.to_owned() });
@@ -113,10 +114,15 @@ fn prepare<T: JobType>(job: &T) -> Result<Prepared, StoreError> {
     if text.len() > Store::MAX_PAYLOAD_BYTES {
         return Err(StoreError::PayloadTooLarge { bytes: text.len(), limit: Store::MAX_PAYLOAD_BYTES });
     }
-    let key = job.idempotency_key().map(|key| key.as_str().to_owned());
+    let key = match &policy.key {
+        Some(declared) => Some(IdempotencyKey::of_payload(&declared.fields, &payload)?),
+        None => job.idempotency_key(),
+    };
+    let key = key.map(|key| key.as_str().to_owned());
     // Without a key nobody compares payloads.
-    let digest = if key.is_some() { Sha256::digest(text.as_bytes()).to_vec() } else { Vec::new() };
-    Ok(Prepared { preview: preview(&payload), payload: text, key, digest })
+    let digest = if key.is_some() { payload_digest(&payload) } else { Vec::new() };
+    let limit_key = policy.limit_key.as_deref().map(|path| limit_key_of_payload(path, &payload)).transpose()?.flatten();
+    Ok(Prepared { limit_key, preview: preview(&payload), payload: text, key, digest })
 }
 
 /// What holds for all jobs of one call.
@@ -172,7 +178,7 @@ impl Store {
         options: EnqueueOptions,
     ) -> Result<Enqueued, StoreError> {
         let Shared { policy, options } = Shared::of::<T>(options)?;
-        let Prepared { payload, preview, key, digest } = prepare(job)?;
+        let Prepared { payload, preview, key, digest, limit_key } = prepare(job, &policy)?;
         const PLAIN: &str = "insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts,
            max_stalled, run_after, created_by, owner, limit_key, tags)
          values ($1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12)
@@ -181,8 +187,16 @@ impl Store {
          holder as (
            insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
            select $1, $13, id, $14 from candidate
-           -- Waits for a rival transaction and returns the row that won; counts the duplicate there.
-           on conflict (type, key) do update set duplicates = k.duplicates + 1, last_duplicate_at = now()
+           -- Waits for a rival transaction and returns the row that won; counts the duplicate there. A key that has run
+           -- out changes hands, unless its job has not ended.
+           on conflict (type, key) do update
+             set (job_id, payload_digest, created_at, duplicates, last_duplicate_at, expires_at) = (
+               select case when f.free then excluded.job_id else k.job_id end,
+                 case when f.free then excluded.payload_digest else k.payload_digest end,
+                 case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
+                 case when f.free then null else now() end, case when f.free then null else k.expires_at end
+               from (select coalesce(k.expires_at <= now(), false) and not exists (select 1 from jobdeck.jobs j
+                 where j.id = k.job_id and j.status in ('pending', 'running', 'retrying')) as free) f)
            returning k.job_id, k.payload_digest),
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
@@ -204,7 +218,7 @@ impl Store {
             .bind(super::claims::micros(options.delay))
             .bind(options.created_by)
             .bind(options.owner)
-            .bind(options.limit_key)
+            .bind(options.limit_key.or(limit_key))
             .bind(options.tags);
         let statement = match key {
             Some(key) => statement.bind(key).bind(digest),
@@ -246,8 +260,9 @@ impl Store {
         }
         let (mut payloads, mut previews) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
         let (mut keys, mut digests) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
+        let mut limit_keys = Vec::with_capacity(jobs.len());
         for (index, job) in jobs.iter().enumerate() {
-            let prepared = prepare(job).map_err(|error| match error {
+            let prepared = prepare(job, &policy).map_err(|error| match error {
                 StoreError::InvalidValue { path, problem } => {
                     StoreError::InvalidValue { path: format!("jobs[{index}].{path}"), problem }
                 }
@@ -257,35 +272,43 @@ impl Store {
             previews.push(prepared.preview);
             keys.push(prepared.key);
             digests.push(prepared.digest);
+            limit_keys.push(options.limit_key.clone().or(prepared.limit_key));
         }
         let keyed = keys.iter().any(Option::is_some);
         const PLAIN: &str = "with input as materialized (
-           select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[]) with ordinality
-             as i (payload, preview, place)
+           select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[], $9::text[]) with ordinality
+             as i (payload, preview, limit_key, place)
            where $11::text[] is not null and $12::bytea[] is not null),
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled, run_after,
              created_by, owner, limit_key, tags)
-           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + ($6 + i.place + $15) * interval '1 microsecond', $7, $8, $9,
-             $10
+           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + ($6 + i.place + $15) * interval '1 microsecond', $7, $8,
+             i.limit_key, $10
            from input i returning 1)
          select i.id, true, false,
            i.place = 1 and (select case when $6 = 0 then jobdeck.wake($2) end is null from created limit 1)
          from input i order by i.place";
         const KEYED: &str = "with input as materialized (
-           select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[], $11::text[], $12::bytea[])
-             with ordinality as i (payload, preview, key, digest, place)),
+           select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[], $9::text[], $11::text[], $12::bytea[])
+             with ordinality as i (payload, preview, limit_key, key, digest, place)),
          holder as (
            insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
            select distinct on (i.key) $1, i.key, i.id, i.digest from input i where i.key is not null
            order by i.key, i.place
-           on conflict (type, key) do update set duplicates = k.duplicates + 1, last_duplicate_at = now()
+           on conflict (type, key) do update
+             set (job_id, payload_digest, created_at, duplicates, last_duplicate_at, expires_at) = (
+               select case when f.free then excluded.job_id else k.job_id end,
+                 case when f.free then excluded.payload_digest else k.payload_digest end,
+                 case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
+                 case when f.free then null else now() end, case when f.free then null else k.expires_at end
+               from (select coalesce(k.expires_at <= now(), false) and not exists (select 1 from jobdeck.jobs j
+                 where j.id = k.job_id and j.status in ('pending', 'running', 'retrying')) as free) f)
            returning k.key, k.job_id, k.payload_digest),
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
              run_after, created_by, owner, limit_key, tags, idempotency_key, payload_digest)
-           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + ($6 + i.place + $15) * interval '1 microsecond', $7, $8, $9,
-             $10, i.key, case when i.key is not null then i.digest end
+           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + ($6 + i.place + $15) * interval '1 microsecond', $7, $8,
+             i.limit_key, $10, i.key, case when i.key is not null then i.digest end
            from input i where i.key is null or i.id in (select h.job_id from holder h)
            returning 1)
          select coalesce(h.job_id, i.id), h.job_id is null or h.job_id = i.id, coalesce(h.payload_digest <> i.digest, false),
@@ -303,7 +326,7 @@ impl Store {
             .bind(super::claims::micros(options.delay))
             .bind(options.created_by)
             .bind(options.owner)
-            .bind(options.limit_key)
+            .bind(limit_keys)
             .bind(options.tags);
         // Numbered in this order; a call without keys leaves these two out of its statement, but not out of its numbers.
         // Jobs of one call become due a microsecond apart, in their order: those due at once up to now, others from then on.

@@ -156,7 +156,11 @@ impl Store {
                    else stages_at || jsonb_build_object($4::text, now()) end,
                  version = version + 1, updated_at = now()
                where id = $1 and token = $2 and status = 'running'
-               returning id)
+               returning id, type, idempotency_key),
+             expiring as (
+               update jobdeck.idempotency_keys k set expires_at = now() + t.key_keep
+               from ended e join jobdeck.job_types t on t.type = e.type and t.key_keep is not null
+               where k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id)
              select case when exists (select 1 from ended) then 'succeeded'
                  else (select status::text from jobdeck.jobs where id = $1 and token = $2 and status = 'succeeded')
                end as state,
@@ -188,7 +192,8 @@ impl Store {
         let results: Vec<&str> = ordered.iter().map(|completion| completion.result.as_str()).collect();
         let stages: Vec<Option<&str>> = ordered.iter().map(|completion| completion.last_stage.as_deref()).collect();
         let taken: Vec<(JobId, i64)> = sqlx::query_as(
-            "update jobdeck.jobs j set status = 'succeeded', result = i.result::jsonb, finished_at = now(),
+            "with ended as (
+             update jobdeck.jobs j set status = 'succeeded', result = i.result::jsonb, finished_at = now(),
                locked_at = null, locked_by = null, lease_expires_at = null,
                stage = coalesce(i.last_stage, j.stage), progress = null,
                stages_at = case when i.last_stage is null then j.stages_at
@@ -196,7 +201,22 @@ impl Store {
                version = j.version + 1, updated_at = now()
              from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as i (id, token, result, last_stage)
              where j.id = i.id and j.token = i.token and j.status = 'running'
-             returning j.id, j.token",
+             returning j.id, j.token, j.type, j.idempotency_key),
+             -- A key whose type keeps it for a time begins to run out. Few types do, so they are sorted out before a key is
+             -- looked for; keys are locked in the order in which enqueuers lock them.
+             due as materialized (
+               select e.id, e.type, e.idempotency_key from ended e
+               where e.idempotency_key is not null
+                 and e.type = any (array(select t.type from jobdeck.job_types t where t.key_keep is not null))),
+             kept as materialized (
+               select k.type, k.key, t.key_keep
+               from due d join jobdeck.job_types t on t.type = d.type
+               join jobdeck.idempotency_keys k on k.type = d.type and k.key = d.idempotency_key and k.job_id = d.id
+               order by k.type, k.key for update of k),
+             expiring as (
+               update jobdeck.idempotency_keys k set expires_at = now() + p.key_keep
+               from kept p where k.type = p.type and k.key = p.key)
+             select id, token from ended",
         )
         .bind(&ids)
         .bind(&tokens)

@@ -10,7 +10,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use jobdeck::{Ctx, FailureClass, IdempotencyKey, JobError, JobId, JobType, Policy, code};
+use jobdeck::{Ctx, FailureClass, JobError, JobId, JobType, Policy, code};
 use jobdeck_document::{DocumentError, Fonts, MAX_IMAGE_BYTES, Rendered, Source};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -129,14 +129,11 @@ impl JobType for ExportMarkdown {
 
     fn policy() -> Policy {
         Policy { timeout: Duration::from_secs(10 * 60), ..Policy::in_queue("exports") }
+            .keyed_by(&["project_id", "export_format", "content_version"])
             .stage("generating", "Generating", "正在生成")
             .stage("rendering", "Rendering", "正在排版")
             .stage("uploading", "Uploading", "正在上传")
             .stage("downloadable", "Ready to download", "可下载")
-    }
-
-    fn idempotency_key(&self) -> Option<IdempotencyKey> {
-        Some(IdempotencyKey::of(&[&self.project_id, &self.export_format.as_str(), &self.content_version]))
     }
 }
 
