@@ -287,10 +287,14 @@ impl Store {
                select id, token, attempts + 1, 'stalled', last_worker, stage, started_at, error_class, error_code,
                  last_error, case when status = 'retrying' then run_after end
                from reaped),
+             -- In the order in which enqueues take them, so that neither waits for the other in a circle.
+             held as materialized (
+               select k.type, k.key from jobdeck.idempotency_keys k
+               join reaped r on k.type = r.type and k.key = r.idempotency_key and k.job_id = r.id
+               where r.status in ('failed', 'canceled')
+               order by k.type, k.key for update of k),
              freed as (
-               delete from jobdeck.idempotency_keys k using reaped r
-               where k.type = r.type and k.key = r.idempotency_key and k.job_id = r.id
-                 and r.status in ('failed', 'canceled')),
+               delete from jobdeck.idempotency_keys k using held h where k.type = h.type and k.key = h.key),
              woken as (
                select pg_notify('jobdeck_jobs', queue) from reaped where status = 'retrying' group by queue)
              select id, status::text, (select count(*) from woken) from reaped",
