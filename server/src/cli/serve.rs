@@ -68,6 +68,13 @@ async fn run_halves(
             }
         }
     };
+    // Dropped with this function, when both halves have ended.
+    let mut background = JoinSet::new();
+    if worker.is_none() {
+        let (store, holder) = (database.store.clone(), format!("web-{}", uuid::Uuid::now_v7().simple()));
+        // Workers do this by themselves; without one here, bulk operations must still go on.
+        background.spawn(async move { jobdeck::maintain(store, &holder, false).await });
+    }
     if let Some(worker_config) = worker {
         let worker = build_worker(database, config, &worker_config)?;
         let stop = stop();

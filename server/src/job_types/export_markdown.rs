@@ -10,7 +10,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use jobdeck::{Ctx, FailureClass, JobError, JobId, JobType, Policy, code};
+use jobdeck::{Ctx, FailureClass, JobError, JobId, JobType, Keep, Policy, Retention, code};
 use jobdeck_document::{DocumentError, Fonts, MAX_IMAGE_BYTES, Rendered, Source};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -128,7 +128,9 @@ impl JobType for ExportMarkdown {
     const TYPE: &'static str = "export_markdown";
 
     fn policy() -> Policy {
-        Policy { timeout: Duration::from_secs(10 * 60), ..Policy::in_queue("exports") }
+        // A file is found by its job's row, so rows of files stay.
+        let retention = Retention { succeeded: Keep::FOREVER, ..Retention::default() };
+        Policy { timeout: Duration::from_secs(10 * 60), retention, ..Policy::in_queue("exports") }
             .keyed_by(&["project_id", "export_format", "content_version"])
             .stage("generating", "Generating", "正在生成")
             .stage("rendering", "Rendering", "正在排版")
