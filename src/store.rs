@@ -238,10 +238,15 @@ fn pool_options() -> PgPoolOptions {
     PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10)).test_before_acquire(false).before_acquire(
         |connection, meta| {
             Box::pin(async move {
-                if meta.idle_for > std::time::Duration::from_millis(100) {
-                    connection.ping().await?;
+                if meta.idle_for <= std::time::Duration::from_millis(100) {
+                    return Ok(true);
                 }
-                Ok(true)
+                // A half-open connection never answers. With an error, not `Ok(false)`, the pool drops it without a goodbye that
+                // would wait for an answer too, and takes another.
+                match tokio::time::timeout(std::time::Duration::from_secs(1), connection.ping()).await {
+                    Ok(answer) => answer.map(|()| true),
+                    Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
+                }
             })
         },
     )
