@@ -27,11 +27,33 @@ alter table jobdeck.job_types
   -- dotted payload path that gives a job's limit key
   add column limit_key text;
 
+-- The one rule for when a key may change hands: its job failed or was canceled, or its time has run out. Looks at the holder as it
+-- is now, not as the calling statement saw it at its start.
+create function jobdeck.key_is_free(expires_at timestamptz, holder uuid) returns boolean
+language plpgsql as $$
+declare
+  job record;
+begin
+  select j.status, j.finished_at + t.key_keep as runs_out_at into job
+  from jobdeck.jobs j left join jobdeck.job_types t on t.type = j.type where j.id = holder;
+  if not found then
+    return coalesce(expires_at <= now(), false);
+  end if;
+  return case job.status
+    when 'failed' then true
+    when 'canceled' then true
+    -- A success that found the key locked did not wait to write its end.
+    when 'succeeded' then coalesce(coalesce(expires_at, job.runs_out_at) <= now(), false)
+    else false end;
+end
+$$;
+
 -- Serves the pruning of keys that have run out.
 create index if not exists idempotency_key_expiry_idx on jobdeck.idempotency_keys (expires_at) where expires_at is not null;
 
 comment on column jobdeck.idempotency_keys.expires_at is
-  'set when the job succeeded, if its type keeps keys for a time only; from then on the key is free for the next job';
+  'set when the job succeeded, if its type keeps keys for a time only; from then on the key is free for the next job. Null also
+   when the key was locked at that moment: jobdeck.key_is_free works it out then';
 comment on column jobdeck.idempotency_keys.payload_digest is 'jobdeck.payload_digest of the holder''s payload';
 
 -- Keys and digests ---------------------------------------------------------------------------------------------------------------
@@ -258,8 +280,7 @@ begin
             case when f.free then excluded.payload_digest else k.payload_digest end,
             case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
             case when f.free then null else now() end, case when f.free then null else k.expires_at end
-          from (select coalesce(k.expires_at <= now(), false) and not exists (select 1 from jobdeck.jobs j
-            where j.id = k.job_id and j.status in ('pending', 'running', 'retrying')) as free) f)
+          from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
       returning k.key, k.job_id, k.payload_digest),
     created as (
       insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled, run_after,
@@ -395,8 +416,7 @@ begin
       select case when f.free then excluded.job_id else k.job_id end,
         case when f.free then excluded.payload_digest else k.payload_digest end,
         case when f.free then null else k.expires_at end
-      from (select coalesce(k.expires_at <= now(), false) and not exists (select 1 from jobdeck.jobs j
-        where j.id = k.job_id and j.status in ('pending', 'running', 'retrying')) as free) f)
+      from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
     returning k.job_id into holder;
     if holder <> job.id then
       return query select 'key_held', job.status::text, holder;

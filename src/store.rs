@@ -19,6 +19,8 @@ mod retention;
 mod steps;
 mod users;
 
+use std::time::Duration;
+
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgPool};
 
@@ -201,7 +203,12 @@ impl Store {
         if !may_migrate && self.is_ready().await.unwrap_or(false) {
             return Ok(());
         }
-        migrator().run(&self.pool).await?;
+        // Without the time limit of other statements: a migration may rewrite a large table, and a second process waits for the first.
+        let mut connection = self.pool.acquire().await?.detach();
+        sqlx::query("set statement_timeout = 0").execute(&mut connection).await?;
+        // Not `run`, whose future cannot be sent between threads when it is given a connection.
+        migrator().run_direct(None, &mut connection, false).await?;
+        connection.close().await?;
         // Privileges are set per object, so those on what this run made are still missing.
         let granted = sqlx::query(
             "select jobdeck.grant_roles() from jobdeck.deployment
@@ -232,24 +239,35 @@ impl Store {
     }
 }
 
-/// Connections are tried before use only after a rest of 100 ms: a round trip for each statement would double its cost, and one that broke
-/// meanwhile fails as it would when breaking a moment later.
+/// How long a connection may take to answer an empty request before it counts as half open.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Connections are tried before use only after a rest of 100 ms: a round trip for each statement would double its cost, and one that
+/// broke meanwhile fails as it would when breaking a moment later.
+///
+/// A connection given back in the midst of a statement, because its caller was dropped, is asked with a time limit of ours: the pool
+/// itself would wait for the answer of a half-open one for ever, and hold its place meanwhile.
 fn pool_options() -> PgPoolOptions {
-    PgPoolOptions::new().acquire_timeout(std::time::Duration::from_secs(10)).test_before_acquire(false).before_acquire(
-        |connection, meta| {
+    PgPoolOptions::new()
+        .acquire_timeout(Duration::from_secs(10))
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
             Box::pin(async move {
-                if meta.idle_for <= std::time::Duration::from_millis(100) {
-                    return Ok(true);
+                if meta.idle_for > Duration::from_millis(100) {
+                    answers(connection).await?;
                 }
-                // A half-open connection never answers. With an error, not `Ok(false)`, the pool drops it without a goodbye that
-                // would wait for an answer too, and takes another.
-                match tokio::time::timeout(std::time::Duration::from_secs(1), connection.ping()).await {
-                    Ok(answer) => answer.map(|()| true),
-                    Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
-                }
+                Ok(true)
             })
-        },
-    )
+        })
+        .after_release(|connection, _| Box::pin(async move { answers(connection).await.map(|()| true) }))
+}
+
+/// With an error the pool drops the connection at once; anything else would say goodbye first and wait for that too.
+async fn answers(connection: &mut sqlx::PgConnection) -> Result<(), sqlx::Error> {
+    match tokio::time::timeout(ANSWER_WITHIN, connection.ping()).await {
+        Ok(answer) => answer,
+        Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
+    }
 }
 
 /// Connection settings shared by pool, heartbeat and listener.

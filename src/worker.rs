@@ -365,8 +365,8 @@ impl Worker {
         let lanes: Vec<Lane> = queues
             .into_iter()
             .map(|(queue, slots)| {
-                let known = shared.handlers.iter().filter(|(_, handler)| handler.policy.queue == queue);
-                let types = known.map(|(job_type, _)| job_type.clone()).collect();
+                // A job may wait in another queue than its type's: enqueuers can say so, and types move.
+                let types = shared.handlers.keys().cloned().collect();
                 Lane::new(queue, slots, types)
             })
             .collect();
@@ -437,9 +437,14 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
         tokio::pin!(hint);
         hint.as_mut().enable();
 
-        let open = tokio::select! {
-            open = shared.isolation.open() => open,
-            _ = stopping.wait_for(|stop| *stop) => return,
+        let Some(open) = shared.isolation.try_open() else {
+            // Jobs that stalled are about to run apart and need these slots.
+            drop(slots);
+            tokio::select! {
+                open = shared.isolation.open() => drop(open),
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+            continue;
         };
         let limit = slots.len();
         let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None).await;
@@ -519,7 +524,8 @@ async fn fold_counters(store: Store) {
             let mut connection = store.pool().acquire().await?;
             Store::counters_fold(&mut connection).await
         };
-        match folded.await {
+        let folded = tokio::time::timeout(Duration::from_secs(10), folded).await;
+        match folded.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into())) {
             Ok(_) => is_away = false,
             Err(error) if !std::mem::replace(&mut is_away, true) => {
                 tracing::warn!(error = %crate::handler::chain(&error), "counters could not be folded");

@@ -12,9 +12,6 @@ use anyhow::Result;
 
 use crate::Extent;
 
-/// Scenarios that fail, and are mended before anything else: they run only by their names.
-pub(crate) const NOT_KEPT_YET: &[&str] = &["half_open_listener"];
-
 type Run = fn(Extent) -> Pin<Box<dyn Future<Output = Result<()>>>>;
 
 pub(crate) struct Scenario {

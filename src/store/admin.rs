@@ -129,10 +129,11 @@ impl Store {
                select t.type, t.idempotency_key, t.id, t.payload_digest from target t
                where t.idempotency_key is not null and t.status in ('failed', 'canceled')
                -- Locks the holder's row and returns it, unless its time has run out.
-               on conflict (type, key) do update set
-                 job_id = case when k.expires_at <= now() then excluded.job_id else k.job_id end,
-                 payload_digest = case when k.expires_at <= now() then excluded.payload_digest else k.payload_digest end,
-                 expires_at = case when k.expires_at <= now() then null else k.expires_at end
+               on conflict (type, key) do update set (job_id, payload_digest, expires_at) = (
+                 select case when f.free then excluded.job_id else k.job_id end,
+                   case when f.free then excluded.payload_digest else k.payload_digest end,
+                   case when f.free then null else k.expires_at end
+                 from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
                returning k.job_id),
              changed as (
                update jobdeck.jobs j set status = 'pending', attempts = 0, stalled_count = 0, run_after = now(),

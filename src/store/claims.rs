@@ -161,7 +161,12 @@ impl Store {
                coalesce(bool_or(not (stalled_count = 1 and max_stalled >= 2)), false)
              from (select j.stalled_count, j.max_stalled from jobdeck.jobs j
                where j.queue = any($1) and j.type = any($2) and j.status in ('pending', 'retrying')
-                 and j.stalled_count > 0 and j.run_after <= now() limit 1000) suspects",
+                 and j.stalled_count > 0 and j.run_after <= now()
+                 -- What no claim would take must not make a worker clear itself for it.
+                 and not exists (select from jobdeck.queues q where q.name = j.queue and q.paused_at is not null)
+                 and not exists (select from jobdeck.job_types t join jobdeck.cool_downs c on c.provider = t.provider
+                   where t.type = j.type and c.until > now())
+               limit 1000) suspects",
         )
         .bind(queues)
         .bind(types)
@@ -287,12 +292,13 @@ impl Store {
                select id, token, attempts + 1, 'stalled', last_worker, stage, started_at, error_class, error_code,
                  last_error, case when status = 'retrying' then run_after end
                from reaped),
-             -- In the order in which enqueues take them, so that neither waits for the other in a circle.
+             -- A key that someone's open transaction holds is left alone: the others of the batch must not wait for it, and
+             -- jobdeck.key_is_free gives it away all the same.
              held as materialized (
                select k.type, k.key from jobdeck.idempotency_keys k
                join reaped r on k.type = r.type and k.key = r.idempotency_key and k.job_id = r.id
                where r.status in ('failed', 'canceled')
-               order by k.type, k.key for update of k),
+               for update of k skip locked),
              freed as (
                delete from jobdeck.idempotency_keys k using held h where k.type = h.type and k.key = h.key),
              woken as (

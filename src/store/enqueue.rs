@@ -195,8 +195,7 @@ impl Store {
                  case when f.free then excluded.payload_digest else k.payload_digest end,
                  case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
                  case when f.free then null else now() end, case when f.free then null else k.expires_at end
-               from (select coalesce(k.expires_at <= now(), false) and not exists (select 1 from jobdeck.jobs j
-                 where j.id = k.job_id and j.status in ('pending', 'running', 'retrying')) as free) f)
+               from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
            returning k.job_id, k.payload_digest),
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
@@ -301,8 +300,7 @@ impl Store {
                  case when f.free then excluded.payload_digest else k.payload_digest end,
                  case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
                  case when f.free then null else now() end, case when f.free then null else k.expires_at end
-               from (select coalesce(k.expires_at <= now(), false) and not exists (select 1 from jobdeck.jobs j
-                 where j.id = k.job_id and j.status in ('pending', 'running', 'retrying')) as free) f)
+               from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
            returning k.key, k.job_id, k.payload_digest),
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,

@@ -157,10 +157,14 @@ impl Store {
                  version = version + 1, updated_at = now()
                where id = $1 and token = $2 and status = 'running'
                returning id, type, idempotency_key),
-             expiring as (
-               update jobdeck.idempotency_keys k set expires_at = now() + t.key_keep
+             kept as materialized (
+               select k.type, k.key, t.key_keep
                from ended e join jobdeck.job_types t on t.type = e.type and t.key_keep is not null
-               where k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id)
+               join jobdeck.idempotency_keys k on k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id
+               for update of k skip locked),
+             expiring as (
+               update jobdeck.idempotency_keys k set expires_at = now() + p.key_keep
+               from kept p where k.type = p.type and k.key = p.key)
              select case when exists (select 1 from ended) then 'succeeded'
                  else (select status::text from jobdeck.jobs where id = $1 and token = $2 and status = 'succeeded')
                end as state,
@@ -203,7 +207,8 @@ impl Store {
              where j.id = i.id and j.token = i.token and j.status = 'running'
              returning j.id, j.token, j.type, j.idempotency_key),
              -- A key whose type keeps it for a time begins to run out. Few types do, so they are sorted out before a key is
-             -- looked for; keys are locked in the order in which enqueuers lock them.
+             -- looked for. A key that someone's open transaction holds is left alone, since no end of a job may wait for it:
+             -- jobdeck.key_is_free works such a key out.
              due as materialized (
                select e.id, e.type, e.idempotency_key from ended e
                where e.idempotency_key is not null
@@ -212,7 +217,7 @@ impl Store {
                select k.type, k.key, t.key_keep
                from due d join jobdeck.job_types t on t.type = d.type
                join jobdeck.idempotency_keys k on k.type = d.type and k.key = d.idempotency_key and k.job_id = d.id
-               order by k.type, k.key for update of k),
+               for update of k skip locked),
              expiring as (
                update jobdeck.idempotency_keys k set expires_at = now() + p.key_keep
                from kept p where k.type = p.type and k.key = p.key)
@@ -296,10 +301,14 @@ impl Store {
                  last_worker, stage, started_at, $8::jobdeck.failure_class, $9, $7, $10,
                  case when status in ('retrying', 'pending') then run_after end
                from ended),
+             held as materialized (
+               select k.type, k.key from ended e
+               join jobdeck.idempotency_keys k on k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id
+               where e.status in ('failed', 'canceled')
+               -- No end waits for a key that someone's open transaction holds; jobdeck.key_is_free gives it away all the same.
+               for update of k skip locked),
              freed as (
-               delete from jobdeck.idempotency_keys k using ended e
-               where k.type = e.type and k.key = e.idempotency_key and k.job_id = e.id
-                 and e.status in ('failed', 'canceled')),
+               delete from jobdeck.idempotency_keys k using held h where k.type = h.type and k.key = h.key),
              cooled as (
                insert into jobdeck.cool_downs as c (provider, until, reason)
                select p.provider, e.run_after, $7 from ended e

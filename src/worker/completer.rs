@@ -84,12 +84,15 @@ async fn write(store: Store, mut inbox: mpsc::UnboundedReceiver<Request>, record
             }
             Err(error) if error.refuses_value() => {
                 // One of them cannot be stored; the others must not wait for it.
-                for request in group.drain(..) {
-                    let alone = std::slice::from_ref(&request);
-                    let written = attempt(&store, alone).await;
-                    let lease = request.completion.lease();
-                    let answer = written.and_then(|accepted| accepted.get(&lease).copied().ok_or_else(|| lost(lease)));
-                    let _ = request.answer.send(answer);
+                for mut request in std::mem::take(&mut group) {
+                    match attempt(&store, std::slice::from_ref(&request)).await {
+                        Ok(accepted) => group.extend(settle(vec![request], &accepted)),
+                        Err(error) if error.refuses_value() => drop(request.answer.send(Err(error))),
+                        Err(_) => {
+                            request.unsure = true;
+                            group.push(request);
+                        }
+                    }
                 }
             }
             Err(error) => {
@@ -102,6 +105,7 @@ async fn write(store: Store, mut inbox: mpsc::UnboundedReceiver<Request>, record
                     for request in group.drain(..) {
                         let _ = request.answer.send(Err(sqlx::Error::PoolTimedOut.into()));
                     }
+                    away_since = None;
                 }
                 group.iter_mut().for_each(|request| request.unsure = true);
                 tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;

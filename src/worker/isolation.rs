@@ -22,6 +22,9 @@ const WAIT_FOR_EMPTY: Duration = Duration::from_secs(1);
 /// before it tries again.
 const DRAIN_FOR: Duration = Duration::from_secs(30);
 
+/// How long a worker goes on as usual after it found none to claim: a limit holds them back, or another worker was faster.
+const REST_AFTER_NOTHING: Duration = Duration::from_secs(5);
+
 /// What runs apart for this long does not kill its process at once: other jobs may start again.
 const APART_FOR: Duration = Duration::from_secs(60);
 
@@ -40,6 +43,11 @@ impl Isolation {
         self.gate.read().await
     }
 
+    /// As [`Isolation::open`], without waiting.
+    pub(super) fn try_open(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.gate.try_read().ok()
+    }
+
     /// Told by the keeper, which looks every second.
     pub(super) fn announce(&self, once: bool, often: bool) {
         self.once_due.store(once, Ordering::Relaxed);
@@ -52,29 +60,48 @@ impl Isolation {
 
 /// Runs jobs that stalled whenever some are due.
 pub(super) async fn run_apart(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, mut stopping: watch::Receiver<bool>) {
-    let mut drain_again_at = Instant::now();
+    let (mut once_again_at, mut often_again_at) = (Instant::now(), Instant::now());
     loop {
         tokio::select! {
             () = shared.isolation.due.notified() => {}
             _ = stopping.wait_for(|stop| *stop) => return,
         }
-        if shared.isolation.once_due.swap(false, Ordering::Relaxed) {
+        if shared.isolation.once_due.swap(false, Ordering::Relaxed) && Instant::now() >= once_again_at {
             let closed = shared.isolation.gate.write().await;
-            let _ = tokio::time::timeout(WAIT_FOR_EMPTY, shared.leases.emptied()).await;
-            if claim(&shared, &lanes, Stalls::Once, &stopping).await > 0 {
+            let was_emptied = tokio::time::timeout(WAIT_FOR_EMPTY, shared.leases.emptied()).await.is_ok();
+            let n_claimed = claim(&shared, &lanes, Stalls::Once, &stopping).await;
+            // Beside long neighbours there is nothing to keep apart.
+            if n_claimed > 0 && was_emptied {
                 let _ = tokio::time::timeout(APART_FOR, shared.leases.emptied()).await;
             }
             drop(closed);
+            if n_claimed == 0 {
+                once_again_at = Instant::now() + REST_AFTER_NOTHING;
+            }
         }
-        if shared.isolation.often_due.swap(false, Ordering::Relaxed) && Instant::now() >= drain_again_at {
+        if shared.isolation.often_due.swap(false, Ordering::Relaxed) && Instant::now() >= often_again_at {
             let closed = shared.isolation.gate.write().await;
-            while tokio::time::timeout(DRAIN_FOR, shared.leases.emptied()).await.is_ok()
+            let until = Instant::now() + APART_FOR;
+            let left = || until.saturating_duration_since(Instant::now());
+            let mut n_claimed = 0;
+            while tokio::time::timeout(DRAIN_FOR.min(left()), shared.leases.emptied()).await.is_ok()
+                && !left().is_zero()
                 && claim(&shared, &lanes, Stalls::Often, &stopping).await > 0
             {
-                let _ = tokio::time::timeout(APART_FOR, shared.leases.emptied()).await;
+                n_claimed += 1;
+                let _ = tokio::time::timeout(left(), shared.leases.emptied()).await;
             }
             drop(closed);
-            drain_again_at = Instant::now() + if shared.leases.is_empty() { Duration::ZERO } else { DRAIN_FOR };
+            // The others get their turn, also when one runs on or many wait.
+            let goes_on = left().is_zero() || !shared.leases.is_empty();
+            often_again_at = Instant::now()
+                + if goes_on {
+                    DRAIN_FOR
+                } else if n_claimed == 0 {
+                    REST_AFTER_NOTHING
+                } else {
+                    Duration::ZERO
+                };
         }
     }
 }

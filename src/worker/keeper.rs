@@ -98,6 +98,9 @@ async fn keep(
         }
         Err(error) => return drop(ready.send(Err(error.into()))),
     };
+    // Beside the rounds, since one that hangs lasts longer than what is left between a deadline and the end of its lease.
+    let mut deadlines = tokio::task::JoinSet::new();
+    deadlines.spawn(watch_deadlines(shared.clone()));
     let mut last_heartbeat: Option<Instant> = None;
     let mut away_since: Option<Instant> = None;
     loop {
@@ -152,18 +155,25 @@ async fn keep(
                 }
             }
         }
-        for watch in shared.leases.all().values() {
-            if Instant::now() >= watch.deadline() {
-                watch.stop(StopReason::LeaseLost);
-            }
-        }
     }
     if let Some(mut connection) = connection {
         let goodbye = async {
             let _ = Store::worker_remove(&mut connection, &shared.name).await;
             let _ = connection.close().await;
         };
-        let _ = tokio::time::timeout(Duration::from_secs(1), goodbye).await;
+        let _ = tokio::time::timeout(Duration::from_millis(400), goodbye).await;
+    }
+}
+
+/// Tells executions to stop whose lease was not renewed in time.
+async fn watch_deadlines(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(shared.timing.look_every / 4).await;
+        for watch in shared.leases.all().values() {
+            if Instant::now() >= watch.deadline() {
+                watch.stop(StopReason::LeaseLost);
+            }
+        }
     }
 }
 

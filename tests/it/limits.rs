@@ -211,3 +211,84 @@ async fn two_bulks_with_the_same_keys_in_opposite_order_make_each_job_once_witho
     let differs = db.store.enqueue_many(&differs, EnqueueOptions::default()).await.expect("answered");
     assert_eq!((differs[0].is_new, differs[0].payload_differs), (false, true));
 }
+
+/// Holds the row of `key` locked, as an application does that enqueued a duplicate and has not committed.
+async fn lock_key(db: &Db, key: &str) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    let mut tx = db.store.begin().await.expect("begun");
+    let enqueued = db.store.enqueue_in_tx(&mut *tx, &crate::support::Keyed::new(key), EnqueueOptions::default()).await;
+    assert!(!enqueued.expect("answered").is_new, "a duplicate");
+    tx
+}
+
+#[tokio::test]
+async fn no_end_of_a_job_waits_for_a_key_that_an_open_transaction_holds_and_the_key_is_free_all_the_same() {
+    use crate::support::Keyed;
+    let db = Db::new().await;
+    for (key, ends) in [("reaped", false), ("fails", true)] {
+        let id = db.enqueue(&Keyed::new(key)).await;
+        let claim = db.claim("A").await;
+        let open = lock_key(&db, key).await;
+        let patience = Duration::from_secs(5);
+        if ends {
+            let error = JobError::unrecoverable("not_found", "gone");
+            let outcome = Outcome::Failed { error: &error, delay: Duration::ZERO };
+            tokio::time::timeout(patience, db.store.job_end(claim.lease(), outcome))
+                .await
+                .expect("no wait")
+                .expect("taken");
+        } else {
+            sqlx::query("update jobdeck.jobs set max_stalled = 0").execute(db.store.pool()).await.expect("set");
+            db.expire(id).await;
+            assert_eq!(tokio::time::timeout(patience, db.reap()).await.expect("no wait").len(), 1);
+        }
+        assert_eq!(db.job(id).await.state, jobdeck::JobState::Failed);
+        open.rollback().await.expect("rolled back");
+        let next = db.store.enqueue(&Keyed::new(key), EnqueueOptions::default()).await.expect("enqueued");
+        assert!(next.is_new && next.id != id, "a failed job keeps no key");
+        db.store.job_cancel(next.id, &person()).await.expect("canceled");
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_claimed_from_another_queue_than_its_types_and_none_is_announced_that_no_claim_takes() {
+    let db = Db::new().await;
+    let id = db.enqueue(&Note::new("stalls")).await;
+    db.claim("A").await;
+    db.expire(id).await;
+    db.reap().await;
+    let mut connection = db.connection().await;
+    let queues = ["default".to_owned()];
+    let types = ["note".to_owned()];
+    let due = async |connection: &mut sqlx::PgConnection| {
+        Store::job_suspects_due(connection, &queues, &types).await.expect("looked")
+    };
+    assert_eq!(due(&mut connection).await, (true, false));
+    db.store.queue_pause("default", &person()).await.expect("paused");
+    assert_eq!(due(&mut connection).await, (false, false), "of a paused queue none is announced");
+    db.store.queue_resume("default", &person()).await.expect("resumed");
+    let mut elsewhere =
+        sqlx::query("insert into jobdeck.queues (name) values ('urgent')").execute(db.store.pool()).await;
+    elsewhere = elsewhere.and(
+        sqlx::query(
+            "insert into jobdeck.jobs (type, queue, payload) values ('note', 'urgent', '{\"text\": \"here\"}')",
+        )
+        .execute(db.store.pool())
+        .await,
+    );
+    elsewhere.expect("enqueued elsewhere");
+    let worker = jobdeck::Worker::builder(db.store.clone(), &db.url)
+        .register(async |_: jobdeck::Ctx, _: Note| Ok(()))
+        .queue("default", 1)
+        .queue("urgent", 1)
+        .build()
+        .expect("valid");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(worker.run_until(async move { drop(stopped.await) }));
+    let begun = std::time::Instant::now();
+    while db.scalar("select count(*) from jobdeck.jobs where status = 'succeeded'").await < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "both run");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(stop);
+    running.await.expect("joined").expect("stopped");
+}

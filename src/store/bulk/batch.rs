@@ -138,10 +138,11 @@ const RETRY: &str = concat!(
        select distinct on (type, idempotency_key) type, idempotency_key, id, payload_digest from keyed where rival is null
        order by type, idempotency_key, id
        -- Locks the holder's row and returns it, unless its time has run out.
-       on conflict (type, key) do update set
-         job_id = case when k.expires_at <= now() then excluded.job_id else k.job_id end,
-         payload_digest = case when k.expires_at <= now() then excluded.payload_digest else k.payload_digest end,
-         expires_at = case when k.expires_at <= now() then null else k.expires_at end
+       on conflict (type, key) do update set (job_id, payload_digest, expires_at) = (
+         select case when f.free then excluded.job_id else k.job_id end,
+           case when f.free then excluded.payload_digest else k.payload_digest end,
+           case when f.free then null else k.expires_at end
+         from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
        returning k.type, k.key, k.job_id),
      -- `in` and `not in` look each id up; the planner cannot know how many there are and would compare all with all.
      refused as materialized (
