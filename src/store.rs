@@ -16,6 +16,7 @@ mod outcomes;
 mod queues;
 mod registry;
 mod retention;
+mod schedules;
 mod steps;
 mod users;
 
@@ -39,11 +40,13 @@ pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
 pub use retention::{DeleteOutcome, PruneBatch, PruneBoundary, PruneRule, Removed};
+pub use schedules::{RunNow, ScheduleChange, ScheduleCreated, ScheduleDeleted, ScheduleInfo, Tick, TickOutcome};
 pub use steps::Step;
 pub use users::{NewUser, SignInSession, User, UserRole};
 
 pub(crate) use effects::{EffectBegun, EffectCall, EffectEnd};
 pub(crate) use kept::keepable;
+pub(crate) use schedules::DueSchedule;
 
 /// The embedded migrations. Their table lives in our schema, so that it never meets the product's own.
 fn migrator() -> sqlx::migrate::Migrator {
@@ -94,6 +97,9 @@ pub enum StoreError {
     /// The type's policy makes no sense.
     #[error(transparent)]
     Policy(#[from] crate::PolicyError),
+    /// A schedule makes no sense.
+    #[error(transparent)]
+    Schedule(#[from] crate::ScheduleError),
     /// The payload does not serialise to a JSON object.
     #[error("payload of type {job_type:?} is not a JSON object")]
     PayloadNotAnObject {

@@ -12,6 +12,7 @@ mod lanes;
 mod lease_watch;
 mod listener;
 mod panics;
+mod scheduler;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::store::Stalls;
-use crate::{Handler, JobType, Policy, PolicyError, Store, StoreError};
+use crate::{Handler, JobType, Policy, PolicyError, Schedule, ScheduleError, Store, StoreError};
 
 use completer::Completer;
 use isolation::Isolation;
@@ -30,6 +31,7 @@ use lanes::{Lane, Slot};
 pub(crate) use lease_watch::LeaseWatch;
 use lease_watch::StopReason;
 pub(crate) use panics::panic_error;
+pub use scheduler::Scheduler;
 
 /// When and how long. Defaults suit production; tests set them small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,9 @@ pub enum WorkerError {
     /// A type's policy makes no sense.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// A schedule makes no sense.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
     /// Two handlers for one type.
     #[error("type {0:?} is registered twice")]
     TypeTwice(String),
@@ -147,6 +152,7 @@ pub struct WorkerBuilder {
     queues: Vec<(String, usize)>,
     timing: Timing,
     prunes: bool,
+    schedules: Vec<Schedule>,
     error: Option<WorkerError>,
 }
 
@@ -211,6 +217,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Enqueues a job at each tick of `schedule`, together with all other workers that declare it: one job for each tick.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedules.push(schedule);
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -231,6 +244,7 @@ impl WorkerBuilder {
                 return Err(WorkerError::QueueNotWorked { job_type: job_type.clone(), queue: queue.clone() });
             }
         }
+        scheduler::check(&self.schedules)?;
         let Timing { lease, heartbeat_every, .. } = self.timing;
         if heartbeat_every.is_zero() || lease < heartbeat_every.saturating_mul(3) {
             return Err(WorkerError::LeaseTooShort { lease, heartbeat_every });
@@ -243,6 +257,7 @@ impl WorkerBuilder {
             handlers: self.handlers,
             timing: self.timing,
             prunes: self.prunes,
+            schedules: self.schedules,
             metrics: Arc::default(),
         })
     }
@@ -282,6 +297,7 @@ pub struct Worker {
     handlers: HashMap<String, RegisteredHandler>,
     timing: Timing,
     prunes: bool,
+    schedules: Vec<Schedule>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -304,6 +320,7 @@ impl Worker {
                 grace: Duration::from_secs(10),
             },
             prunes: true,
+            schedules: Vec::new(),
             error: None,
         }
     }
@@ -327,7 +344,7 @@ impl Worker {
     /// # Errors
     /// Only at start: if the database cannot be reached.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
-        let Worker { queues, store, database_url, name, handlers, timing, prunes, metrics } = self;
+        let Worker { queues, store, database_url, name, handlers, timing, prunes, schedules, metrics } = self;
         panics::install();
         tokio::pin!(shutdown);
         let (stop_claiming, claiming) = watch::channel(false);
@@ -371,7 +388,10 @@ impl Worker {
             })
             .collect();
         let lanes = Arc::new(lanes);
-        background.spawn(listener::listen(shared.database_url.clone(), lanes.clone()));
+        let scheduler = Scheduler::new(shared.own.clone(), &shared.name, schedules)?;
+        scheduler.declare().await?;
+        background.spawn(listener::listen(shared.database_url.clone(), lanes.clone(), scheduler.waker()));
+        background.spawn(async move { scheduler.run().await });
         background.spawn(fold_counters(shared.own.clone()));
         let maintenance = Store::connect_lazy(&shared.database_url, MAINTENANCE_CONNECTIONS)?;
         let name = shared.name.clone();

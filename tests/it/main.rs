@@ -25,6 +25,7 @@ mod pure;
 mod retention;
 mod roles;
 mod rules;
+mod schedules;
 mod sql_interface;
 mod stalls;
 mod steps;
