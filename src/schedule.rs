@@ -201,12 +201,15 @@ impl Schedule {
         if let Some((field, problem)) = &self.problem {
             return refuse(field, problem.clone());
         }
-        let recurrence = Recurrence::parse(&self.cron, &self.zone).map_err(|wrong| error(wrong.field, wrong.problem))?;
+        let recurrence =
+            Recurrence::parse(&self.cron, &self.zone).map_err(|wrong| error(wrong.field, wrong.problem))?;
         if !name_is_valid(&self.job_type) {
             return refuse("type", format!("{:?} {NAME_RULE}", self.job_type));
         }
         if let Some(policy) = &self.policy {
-            policy.check(&self.job_type).map_err(|wrong| error("policy", format!("{} {}", wrong.field, wrong.problem)))?;
+            policy
+                .check(&self.job_type)
+                .map_err(|wrong| error("policy", format!("{} {}", wrong.field, wrong.problem)))?;
         }
         if let Some(queue) = &self.queue
             && !name_is_valid(queue)

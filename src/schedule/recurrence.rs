@@ -264,7 +264,11 @@ mod tests {
         for (zone, change) in changes {
             let recurrence = recurrence("*/5 * * * *", zone);
             let (mut tick, end) = (at(change) - TimeDelta::hours(5), at(change) + TimeDelta::hours(5));
-            assert_ne!(recurrence.offset(at(change)), recurrence.offset(at(change) - SECOND), "{zone} changes at {change}");
+            assert_ne!(
+                recurrence.offset(at(change)),
+                recurrence.offset(at(change) - SECOND),
+                "{zone} changes at {change}"
+            );
             while tick < end {
                 let next = recurrence.next_after(tick).expect("there is one");
                 assert_eq!(next - tick, TimeDelta::minutes(5), "{zone} after {tick}");
@@ -291,14 +295,19 @@ mod tests {
         assert_eq!(ticks("0 12 L * *", 3), ["2026-12-31 06:30", "2027-01-31 06:30", "2027-02-28 06:30"]);
         assert_eq!(ticks("0 12 31 * *", 3), ["2026-12-31 06:30", "2027-01-31 06:30", "2027-03-31 06:30"]);
         assert_eq!(ticks("0 12 29 2 *", 2), ["2028-02-29 06:30", "2032-02-29 06:30"]);
-        assert_eq!(ticks("30 8 * * 1-5", 4), ["2026-12-01 03:00", "2026-12-02 03:00", "2026-12-03 03:00", "2026-12-04 03:00"]);
+        assert_eq!(
+            ticks("30 8 * * 1-5", 4),
+            ["2026-12-01 03:00", "2026-12-02 03:00", "2026-12-03 03:00", "2026-12-04 03:00"]
+        );
         assert_eq!(ticks("*/20 * * * * *", 2), ["2026-12-01 00:00", "2026-12-01 00:00"]);
     }
 
     #[test]
     fn what_cannot_be_read_or_never_comes_is_refused_by_name() {
         let refused = |cron: &str, zone| Recurrence::parse(cron, zone).map(|_| ()).unwrap_err();
-        for cron in ["", "* * * *", "61 * * * *", "x", "0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 1 1 * 2027", "@reboot", "\0"] {
+        for cron in
+            ["", "* * * *", "61 * * * *", "x", "0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 1 1 * 2027", "@reboot", "\0"]
+        {
             let begun = std::time::Instant::now();
             assert_eq!(refused(cron, "UTC").field, "cron", "{cron:?}");
             assert!(begun.elapsed().as_secs() < 2, "{cron:?} is refused soon: {:?}", begun.elapsed());

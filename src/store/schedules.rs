@@ -280,12 +280,11 @@ impl Store {
             return Ok(());
         }
         let types: Vec<&str> = schedules.iter().map(|schedule| schedule.job_type.as_str()).collect();
-        let (now, known): (DateTime<Utc>, Vec<String>) = sqlx::query_as(
-            "select now(), coalesce(array_agg(type), '{}') from jobdeck.job_types where type = any($1)",
-        )
-        .bind(types)
-        .fetch_one(&self.pool)
-        .await?;
+        let (now, known): (DateTime<Utc>, Vec<String>) =
+            sqlx::query_as("select now(), coalesce(array_agg(type), '{}') from jobdeck.job_types where type = any($1)")
+                .bind(types)
+                .fetch_one(&self.pool)
+                .await?;
         let rows = schedules.iter().map(|schedule| Row::of(schedule, now)).collect::<Result<Vec<_>, _>>()?;
         let mut unknown: Vec<_> = schedules
             .iter()

@@ -176,7 +176,7 @@ impl Scheduler {
                     resting.remove(&row.name);
                     wait = wait.min(next_in);
                 }
-                Err(error) if error.is_transient() => return Err(error),
+                Err(error) if !is_of_one_schedule(&error) => return Err(error),
                 Err(error) => {
                     let rest = resting.get(&row.name).map_or(FIRST_REST, |rests| (rests.rest * 2).min(LONGEST_REST));
                     tracing::warn!(schedule = %row.name, error = %crate::handler::chain(&error), ?rest, "schedule not run");
@@ -195,7 +195,8 @@ impl Scheduler {
             Ok(recurrence) => recurrence,
             Err(problem) => {
                 // Changed by hand, or declared by a version that reads more than this one.
-                let error = ScheduleError { schedule: row.name.clone(), field: problem.field, problem: problem.problem };
+                let error =
+                    ScheduleError { schedule: row.name.clone(), field: problem.field, problem: problem.problem };
                 bounded(self.store.schedule_note_problem(row, &error.to_string())).await?;
                 return Err(error.into());
             }
@@ -223,6 +224,13 @@ impl Scheduler {
         let next_in = plan.next_at.map_or(TimeDelta::MAX, |next_at| next_at - row.now);
         Ok(next_in.to_std().unwrap_or_default())
     }
+}
+
+/// Whether the other schedules may fare better: not so when the database is away.
+fn is_of_one_schedule(error: &StoreError) -> bool {
+    let StoreError::Database(sqlx::Error::Database(refused)) = error else { return !error.is_transient() };
+    // 40 deadlocks, 55 locks that were waited for in vain
+    !error.is_transient() || refused.code().is_some_and(|code| code.starts_with("40") || code.starts_with("55"))
 }
 
 /// A half-open connection must not stop the schedules.
