@@ -20,6 +20,7 @@ mod schedules;
 mod steps;
 mod users;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgPoolOptions;
@@ -66,6 +67,7 @@ pub struct Store {
     /// For searches people ask for: a bounded share of connections, each statement given up after 2 s, so that no
     /// dashboard slows the queue.
     searches: PgPool,
+    enqueues: Arc<enqueue::EnqueueGroup>,
 }
 
 /// What a store function can answer besides its result.
@@ -152,7 +154,7 @@ impl Store {
 
     /// Wraps a pool the caller already has. Searches share it, with whatever statement timeout it sets.
     pub fn new(pool: PgPool) -> Self {
-        Self { searches: pool.clone(), pool }
+        Self { searches: pool.clone(), pool, enqueues: Arc::default() }
     }
 
     /// Connects to `url` with at most `connections` connections for the queue and a third as many for searches. A
@@ -165,7 +167,7 @@ impl Store {
         let pool = pool_options.clone().max_connections(connections).connect_with(connect_options(url)?).await?;
         let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
         let searches = pool_options.max_connections((connections / 3).clamp(1, 8)).connect_lazy_with(searches);
-        Ok(Self { pool, searches })
+        Ok(Self { pool, searches, enqueues: Arc::default() })
     }
 
     /// As [`Store::connect`], but without a connection until one is needed.

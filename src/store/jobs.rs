@@ -88,6 +88,56 @@ pub(super) fn contains_pattern(text: &str) -> String {
     format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('\0', ""))
 }
 
+/// Which way a page is read from its cursor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// From new to old, as lists run.
+    Older,
+    /// From old to new.
+    Newer,
+}
+
+/// The statement of a page. $1 cursor or null, $2 most rows, $3 type, $4 text, $5 queue, $6 class, $7 code.
+///
+/// States stand in the text, because partial indexes serve them, each with its jobs in the order of lists. Where more than one
+/// serves, the page is the first of what each of them gives.
+fn list_statement(state: Option<JobState>, has_type: bool, order: Order) -> String {
+    let (beyond, direction) = match order {
+        Order::Older => ("<", "desc"),
+        Order::Newer => (">", "asc"),
+    };
+    let scan = |which: &str| {
+        format!(
+            "(select j.id from jobdeck.jobs j
+              where {which} and ($1::uuid is null or j.id {beyond} $1)
+                and ($3::text is null or j.type = $3) and ($5::text is null or j.queue = $5)
+                and ($6::text is null or j.error_class = $6::jobdeck.failure_class)
+                and ($7::text is null or j.error_code = $7)
+                and ($4::text is null or j.id::text ilike $4 or j.type ilike $4 or j.idempotency_key ilike $4
+                  or j.payload_preview ilike $4 or j.owner ilike $4 or j.last_error ilike $4)
+              order by j.id {direction} limit $2)"
+        )
+    };
+    let in_state = |state: JobState| scan(&format!("j.status = '{}'", state.as_str()));
+    let scans = match state {
+        None if !has_type => scan("true"),
+        None => JobState::ALL.map(in_state).join(" union all "),
+        // Too frequent to be in an index by state.
+        Some(JobState::Succeeded) if !has_type => format!(
+            "select page.id from (
+               select type from jobdeck.job_counters union select type from jobdeck.job_counter_deltas) t
+             cross join lateral {} page",
+            scan("j.type = t.type and j.status = 'succeeded'")
+        ),
+        Some(state) => in_state(state),
+    };
+    format!(
+        "with page as materialized (select found.id from ({scans}) found order by found.id {direction} limit $2)
+         select {} from page join jobdeck.jobs j on j.id = page.id order by j.id {direction}",
+        summary_columns!()
+    )
+}
+
 impl Store {
     /// One job with everything.
     ///
@@ -127,11 +177,14 @@ impl Store {
     /// # Errors
     /// If the database does.
     pub async fn job_duplicates(&self, id: JobId) -> Result<(i32, Option<DateTime<Utc>>), StoreError> {
-        let row: Option<(i32, Option<DateTime<Utc>>)> =
-            sqlx::query_as("select duplicates, last_duplicate_at from jobdeck.idempotency_keys where job_id = $1")
-                .bind(id)
-                .fetch_optional(&self.pool)
-                .await?;
+        let row: Option<(i32, Option<DateTime<Utc>>)> = sqlx::query_as(
+            "select k.duplicates, k.last_duplicate_at from jobdeck.jobs j
+             join jobdeck.idempotency_keys k on k.type = j.type and k.key = j.idempotency_key and k.job_id = j.id
+             where j.id = $1",
+        )
+        .bind(id)
+        .fetch_optional(&self.pool)
+        .await?;
         Ok(row.unwrap_or((0, None)))
     }
 
@@ -198,43 +251,21 @@ impl Store {
     /// # Errors
     /// If the database does; a search that takes longer than 2 s is given up with SQLSTATE 57014.
     pub async fn job_list(&self, filter: &JobFilter, cursor: PageCursor, limit: i64) -> Result<JobPage, StoreError> {
-        const OLDER: &str = concat!(
-            "select ",
-            summary_columns!(),
-            " from jobdeck.jobs j
-             where ($1::text is null or j.status = $1::jobdeck.job_state) and ($2::text is null or j.type = $2)
-               and ($3::text is null or j.id::text ilike $3 or j.type ilike $3 or j.idempotency_key ilike $3
-                 or j.payload_preview ilike $3 or j.owner ilike $3 or j.last_error ilike $3)
-               and ($4::uuid is null or j.id < $4)
-               and ($6::text is null or j.queue = $6) and ($7::text is null or j.error_class = $7::jobdeck.failure_class)
-               and ($8::text is null or j.error_code = $8)
-             order by j.id desc limit $5"
-        );
-        const NEWER: &str = concat!(
-            "select ",
-            summary_columns!(),
-            " from jobdeck.jobs j
-             where ($1::text is null or j.status = $1::jobdeck.job_state) and ($2::text is null or j.type = $2)
-               and ($3::text is null or j.id::text ilike $3 or j.type ilike $3 or j.idempotency_key ilike $3
-                 or j.payload_preview ilike $3 or j.owner ilike $3 or j.last_error ilike $3)
-               and ($4::uuid is null or j.id > $4)
-               and ($6::text is null or j.queue = $6) and ($7::text is null or j.error_class = $7::jobdeck.failure_class)
-               and ($8::text is null or j.error_code = $8)
-             order by j.id limit $5"
-        );
         let limit = limit.clamp(1, 200);
-        let (statement, from) = match cursor {
-            PageCursor::Newest => (OLDER, None),
-            PageCursor::After(id) => (OLDER, Some(id)),
-            PageCursor::Before(id) => (NEWER, Some(id)),
+        let (order, from) = match cursor {
+            PageCursor::Newest => (Order::Older, None),
+            PageCursor::After(id) => (Order::Older, Some(id)),
+            PageCursor::Before(id) => (Order::Newer, Some(id)),
         };
-        let mut jobs: Vec<JobSummary> = sqlx::query_as(statement)
-            .bind(filter.state.map(JobState::as_str))
-            .bind(&filter.job_type)
-            .bind(filter.text.as_deref().map(contains_pattern))
+        let statement = list_statement(filter.state, filter.job_type.is_some(), order);
+        let mut jobs: Vec<JobSummary> = sqlx::query_as(sqlx::AssertSqlSafe(statement))
+            // Planned for these values: which index serves depends on which of them are there.
+            .persistent(false)
             .bind(from)
             // One more than asked tells whether there is another page.
             .bind(limit + 1)
+            .bind(&filter.job_type)
+            .bind(filter.text.as_deref().map(contains_pattern))
             .bind(&filter.queue)
             .bind(filter.class.map(FailureClass::as_str))
             .bind(&filter.code)
