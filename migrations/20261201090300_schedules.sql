@@ -7,15 +7,15 @@ create table jobdeck.schedules (
   cron text not null constraint schedule_cron_length check (octet_length(cron) between 1 and 200),
   -- a name of the IANA time zone database
   zone text not null constraint schedule_zone_length check (octet_length(zone) between 1 and 100),
-  type jobdeck.type_name not null,
-  payload jobdeck.json_object not null,
+  type text not null,
+  payload jsonb not null constraint schedule_payload_is_object check (jsonb_typeof(payload) = 'object'),
   -- the payload's field that gets the tick's time; null is none
   tick_field text constraint schedule_tick_field_length check (octet_length(tick_field) between 1 and 200),
   -- null is the type's
-  queue jobdeck.queue_name,
+  queue text,
   priority smallint,
   -- the idempotency key of types that make theirs in Rust code
-  key jobdeck.key_text,
+  key text constraint schedule_key_length check (octet_length(key) between 1 and 1024),
   owner text,
   tags text[] not null default '{}',
   -- what becomes of ticks that nobody was there for: skip, once or all
@@ -96,12 +96,12 @@ begin
   tick.created_at := now();
   begin
     select e.id, e.is_new into strict made from jobdeck.enqueue(
-      type => schedule.type::text,
-      payload => case when schedule.tick_field is null then schedule.payload::jsonb
+      type => schedule.type,
+      payload => case when schedule.tick_field is null then schedule.payload
         -- Not the session's zone, but always UTC.
-        else schedule.payload::jsonb
+        else schedule.payload
           || jsonb_build_object(schedule.tick_field, (to_jsonb(due at time zone 'UTC') #>> '{}') || 'Z') end,
-      queue => schedule.queue::text, priority => schedule.priority::integer, key => schedule.key::text,
+      queue => schedule.queue, priority => schedule.priority::integer, key => schedule.key,
       owner => schedule.owner, created_by => 'schedule ' || schedule.name,
       tags => schedule.tags) e;
     tick.job_id := made.id;

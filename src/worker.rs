@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use tokio::sync::watch;
 
 use crate::store::Stalls;
@@ -447,6 +448,7 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
     let mut pause = Duration::from_millis(100);
     let mut looks = [].iter();
     let mut many_wait = false;
+    let mut seen_until = None;
     loop {
         let slots = tokio::select! {
             slots = lane.take(many_wait) => slots,
@@ -467,6 +469,7 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
             continue;
         };
         let limit = slots.len();
+        lane.forget_due();
         let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None).await;
         drop(open);
         many_wait = matches!(claimed, Ok(n_claimed) if n_claimed == limit);
@@ -476,10 +479,10 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
                 if n_claimed == limit {
                     Duration::ZERO
                 } else {
-                    looks.next().copied().unwrap_or_else(|| {
-                        // Workers that were started together do not poll together.
-                        shared.timing.poll_every.mul_f64(0.9 + 0.2 * fastrand::f64())
-                    })
+                    match looks.next() {
+                        Some(soon) => *soon,
+                        None => until_next_look(&shared, lane, &mut seen_until).await,
+                    }
                 }
             }
             Err(error) => {
@@ -494,11 +497,29 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
         }
         if !wait.is_zero() {
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+                () = lane.sleep(wait) => {}
                 () = hint => looks = LOOKS_AFTER_HINT.iter(),
                 _ = stopping.wait_for(|stop| *stop) => return,
             }
         }
+    }
+}
+
+/// How long a claim loop sleeps without a hint: until a job becomes due, or until the next poll.
+///
+/// A job may become due after the claim read the clock and before this asks, so what counts is what became due since this asked
+/// last, which was before that claim. A job that nobody may take is looked for once more for it and not again.
+async fn until_next_look(shared: &Shared, lane: &Lane, seen_until: &mut Option<DateTime<Utc>>) -> Duration {
+    // Workers that were started together do not poll together.
+    let poll = shared.timing.poll_every.mul_f64(0.9 + 0.2 * fastrand::f64());
+    let next = shared.own.job_next_due(&lane.queue, &lane.types, *seen_until);
+    match tokio::time::timeout(shared.timing.lease, next).await {
+        Ok(Ok(next)) => {
+            *seen_until = Some(next.now);
+            next.due_in().map_or(poll, |due_in| due_in.max(lanes::REST).min(poll))
+        }
+        // The next claim says what is wrong.
+        Ok(Err(_)) | Err(_) => poll,
     }
 }
 
@@ -525,8 +546,11 @@ async fn claim_into(
         let held = shared.leases.add(claim.lease(), deadline);
         let (shared, lanes) = (shared.clone(), lanes.clone());
         tokio::spawn(async move {
-            executor::execute(shared.clone(), claim, held, slot).await;
+            let due_in = executor::execute(shared.clone(), claim, held, slot).await;
             let lane = &lanes[index];
+            if let Some(delay) = due_in {
+                lane.due_in(delay);
+            }
             if shared.limited.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane.queue) {
                 lane.waker.notify_one();
             }

@@ -10,6 +10,7 @@ mod control;
 mod counters;
 #[cfg(feature = "derive")]
 mod derive;
+mod due;
 mod effects;
 mod enqueue;
 mod error_text;
