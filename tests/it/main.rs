@@ -18,6 +18,7 @@ mod histories;
 mod http_errors;
 mod input;
 mod limits;
+mod machine;
 mod mail_errors;
 mod migrations;
 mod model;
