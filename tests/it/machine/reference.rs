@@ -498,8 +498,8 @@ impl ReferenceStateMachine for Machine {
         let always = prop_oneof![
             5 => enqueue,
             9 => claim,
-            2 => Just(Transition::ReaperReads),
-            4 => Just(Transition::ReaperWrites),
+            1 => Just(Transition::ReaperReads),
+            1 => Just(Transition::ReaperWrites),
             1 => any::<bool>().prop_map(Transition::Pause),
             2 => Just(Transition::Pause(false)),
             1 => prop::option::of(1..4_u8).prop_map(Transition::Limit),
@@ -517,6 +517,27 @@ impl ReferenceStateMachine for Machine {
                 1 => job.prop_map(Transition::Delete),
             ];
             choices.push((3, people.boxed()));
+        }
+        let mut running = model.jobs.iter().flatten().filter(|job| job.state == JobState::Running);
+        if model.reading.is_empty() && running.any(|job| job.lease_expired) {
+            choices.push((8, Just(Transition::ReaperReads).boxed()));
+        }
+        // Between the reaper's reading and its writing anything may happen to what it read: that is where it must compare.
+        let read: Vec<usize> = (0..n_executions)
+            .filter(|place| {
+                model.reading.iter().any(|(job, token, _)| {
+                    model.executions[*place].job == *job && model.executions[*place].token == *token
+                })
+            })
+            .collect();
+        if !read.is_empty() {
+            let between = prop_oneof![
+                4 => select(read.clone()).prop_map(Transition::Heartbeat),
+                3 => Just(Transition::AnHourPasses),
+                4 => Just(Transition::ReaperWrites),
+                2 => of_execution(select(read).boxed()),
+            ];
+            choices.push((30, between.boxed()));
         }
         // Those that hold their jobs, and beside them all that ever started: late and repeated outcomes.
         let holders: Vec<usize> = (0..n_executions).filter(|execution| model.holds(*execution)).collect();
