@@ -37,6 +37,8 @@ mod idempotency;
 #[cfg(feature = "postgres")]
 mod maintenance;
 #[cfg(feature = "postgres")]
+mod schedule;
+#[cfg(feature = "postgres")]
 mod step;
 #[cfg(feature = "postgres")]
 pub mod store;
@@ -49,8 +51,9 @@ pub use {
     handler::{Ctx, Handler, JobType, LeaseLost},
     idempotency::{IdempotencyKey, KeyError},
     maintenance::{Pruner, maintain},
+    schedule::{MissedPolicy, Recurrence, RecurrenceError, Schedule, ScheduleError},
     store::{EnqueueOptions, Enqueued, Store, StoreError},
-    worker::{Worker, WorkerBuilder, WorkerError, WorkerMetrics},
+    worker::{Scheduler, Worker, WorkerBuilder, WorkerError, WorkerMetrics},
 };
 
 #[cfg(feature = "derive")]

@@ -16,6 +16,7 @@ mod outcomes;
 mod queues;
 mod registry;
 mod retention;
+mod schedules;
 mod steps;
 mod users;
 
@@ -28,7 +29,7 @@ use sqlx::{Connection, PgPool};
 pub use admin::{CancelOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
 pub use bulk::{BulkOperation, BulkPreview, BulkStarted, BulkTarget, Refusal};
-pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
+pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, NextDue, Stalls};
 pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
 pub use duties::Duty;
@@ -40,11 +41,13 @@ pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
 pub use retention::{DeleteOutcome, PruneBatch, PruneBoundary, PruneRule, Removed};
+pub use schedules::{RunNow, ScheduleChange, ScheduleCreated, ScheduleDeleted, ScheduleInfo, Tick, TickOutcome};
 pub use steps::Step;
 pub use users::{NewUser, SignInSession, User, UserRole};
 
 pub(crate) use effects::{EffectBegun, EffectCall, EffectEnd};
 pub(crate) use kept::keepable;
+pub(crate) use schedules::DueSchedule;
 
 /// The embedded migrations. Their table lives in our schema, so that it never meets the product's own.
 fn migrator() -> sqlx::migrate::Migrator {
@@ -96,6 +99,9 @@ pub enum StoreError {
     /// The type's policy makes no sense.
     #[error(transparent)]
     Policy(#[from] crate::PolicyError),
+    /// A schedule makes no sense.
+    #[error(transparent)]
+    Schedule(#[from] crate::ScheduleError),
     /// The payload does not serialise to a JSON object.
     #[error("payload of type {job_type:?} is not a JSON object")]
     PayloadNotAnObject {

@@ -12,6 +12,7 @@ mod lanes;
 mod lease_watch;
 mod listener;
 mod panics;
+mod scheduler;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -19,10 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use tokio::sync::watch;
 
 use crate::store::Stalls;
-use crate::{Handler, JobType, Policy, PolicyError, Store, StoreError};
+use crate::{Handler, JobType, Policy, PolicyError, Schedule, ScheduleError, Store, StoreError};
 
 use completer::Completer;
 use isolation::Isolation;
@@ -30,6 +32,7 @@ use lanes::{Lane, Slot};
 pub(crate) use lease_watch::LeaseWatch;
 use lease_watch::StopReason;
 pub(crate) use panics::panic_error;
+pub use scheduler::Scheduler;
 
 /// When and how long. Defaults suit production; tests set them small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +96,9 @@ pub enum WorkerError {
     /// A type's policy makes no sense.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// A schedule makes no sense.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
     /// Two handlers for one type.
     #[error("type {0:?} is registered twice")]
     TypeTwice(String),
@@ -147,6 +153,7 @@ pub struct WorkerBuilder {
     queues: Vec<(String, usize)>,
     timing: Timing,
     prunes: bool,
+    schedules: Vec<Schedule>,
     error: Option<WorkerError>,
 }
 
@@ -211,6 +218,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Enqueues a job at each tick of `schedule`, together with all other workers that declare it: one job for each tick.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedules.push(schedule);
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -231,6 +245,7 @@ impl WorkerBuilder {
                 return Err(WorkerError::QueueNotWorked { job_type: job_type.clone(), queue: queue.clone() });
             }
         }
+        scheduler::check(&self.schedules)?;
         let Timing { lease, heartbeat_every, .. } = self.timing;
         if heartbeat_every.is_zero() || lease < heartbeat_every.saturating_mul(3) {
             return Err(WorkerError::LeaseTooShort { lease, heartbeat_every });
@@ -243,6 +258,7 @@ impl WorkerBuilder {
             handlers: self.handlers,
             timing: self.timing,
             prunes: self.prunes,
+            schedules: self.schedules,
             metrics: Arc::default(),
         })
     }
@@ -282,6 +298,7 @@ pub struct Worker {
     handlers: HashMap<String, RegisteredHandler>,
     timing: Timing,
     prunes: bool,
+    schedules: Vec<Schedule>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -304,6 +321,7 @@ impl Worker {
                 grace: Duration::from_secs(10),
             },
             prunes: true,
+            schedules: Vec::new(),
             error: None,
         }
     }
@@ -327,7 +345,7 @@ impl Worker {
     /// # Errors
     /// Only at start: if the database cannot be reached.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
-        let Worker { queues, store, database_url, name, handlers, timing, prunes, metrics } = self;
+        let Worker { queues, store, database_url, name, handlers, timing, prunes, schedules, metrics } = self;
         panics::install();
         tokio::pin!(shutdown);
         let (stop_claiming, claiming) = watch::channel(false);
@@ -371,7 +389,10 @@ impl Worker {
             })
             .collect();
         let lanes = Arc::new(lanes);
-        background.spawn(listener::listen(shared.database_url.clone(), lanes.clone()));
+        let scheduler = Scheduler::new(shared.own.clone(), &shared.name, schedules)?;
+        scheduler.declare().await?;
+        background.spawn(listener::listen(shared.database_url.clone(), lanes.clone(), scheduler.waker()));
+        background.spawn(async move { scheduler.run().await });
         background.spawn(fold_counters(shared.own.clone()));
         let maintenance = Store::connect_lazy(&shared.database_url, MAINTENANCE_CONNECTIONS)?;
         let name = shared.name.clone();
@@ -427,6 +448,7 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
     let mut pause = Duration::from_millis(100);
     let mut looks = [].iter();
     let mut many_wait = false;
+    let mut seen_until = None;
     loop {
         let slots = tokio::select! {
             slots = lane.take(many_wait) => slots,
@@ -447,6 +469,7 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
             continue;
         };
         let limit = slots.len();
+        lane.forget_due();
         let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None).await;
         drop(open);
         many_wait = matches!(claimed, Ok(n_claimed) if n_claimed == limit);
@@ -456,10 +479,10 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
                 if n_claimed == limit {
                     Duration::ZERO
                 } else {
-                    looks.next().copied().unwrap_or_else(|| {
-                        // Workers that were started together do not poll together.
-                        shared.timing.poll_every.mul_f64(0.9 + 0.2 * fastrand::f64())
-                    })
+                    match looks.next() {
+                        Some(soon) => *soon,
+                        None => until_next_look(&shared, lane, &mut seen_until).await,
+                    }
                 }
             }
             Err(error) => {
@@ -474,11 +497,29 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
         }
         if !wait.is_zero() {
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+                () = lane.sleep(wait) => {}
                 () = hint => looks = LOOKS_AFTER_HINT.iter(),
                 _ = stopping.wait_for(|stop| *stop) => return,
             }
         }
+    }
+}
+
+/// How long a claim loop sleeps without a hint: until a job becomes due, or until the next poll.
+///
+/// A job may become due after the claim read the clock and before this asks, so what counts is what became due since this asked
+/// last, which was before that claim. A job that nobody may take is looked for once more for it and not again.
+async fn until_next_look(shared: &Shared, lane: &Lane, seen_until: &mut Option<DateTime<Utc>>) -> Duration {
+    // Workers that were started together do not poll together.
+    let poll = shared.timing.poll_every.mul_f64(0.9 + 0.2 * fastrand::f64());
+    let next = shared.own.job_next_due(&lane.queue, &lane.types, *seen_until);
+    match tokio::time::timeout(shared.timing.lease, next).await {
+        Ok(Ok(next)) => {
+            *seen_until = Some(next.now);
+            next.due_in().map_or(poll, |due_in| due_in.max(lanes::REST).min(poll))
+        }
+        // The next claim says what is wrong.
+        Ok(Err(_)) | Err(_) => poll,
     }
 }
 
@@ -505,8 +546,11 @@ async fn claim_into(
         let held = shared.leases.add(claim.lease(), deadline);
         let (shared, lanes) = (shared.clone(), lanes.clone());
         tokio::spawn(async move {
-            executor::execute(shared.clone(), claim, held, slot).await;
+            let due_in = executor::execute(shared.clone(), claim, held, slot).await;
             let lane = &lanes[index];
+            if let Some(delay) = due_in {
+                lane.due_in(delay);
+            }
             if shared.limited.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane.queue) {
                 lane.waker.notify_one();
             }

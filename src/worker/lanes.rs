@@ -1,9 +1,9 @@
 //! The slots of each queue a worker takes jobs from.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// Jobs in one claim at most. Larger claims make several workers walk over each other's locked rows.
 const MAX_CLAIM: usize = 100;
@@ -15,6 +15,9 @@ const GATHER_FOR: Duration = Duration::from_millis(2);
 /// being recorded; bounded, so that a slow database holds the worker back.
 const UNWRITTEN_PER_SLOT: usize = 3;
 
+/// How long a lane sleeps at least when jobs become due one after the other.
+pub(super) const REST: Duration = Duration::from_millis(10);
+
 /// One queue with the slots a worker has for it.
 pub(super) struct Lane {
     pub(super) queue: String,
@@ -22,6 +25,8 @@ pub(super) struct Lane {
     pub(super) types: Vec<String>,
     /// Ends the wait between looks for jobs.
     pub(super) waker: Notify,
+    /// The soonest time at which a job of this worker is due again, of those that came to be known since the last look.
+    due_at: watch::Sender<Option<Instant>>,
     slots: usize,
     free: Arc<Semaphore>,
     unwritten: Arc<Semaphore>,
@@ -46,9 +51,40 @@ impl Lane {
             queue,
             types,
             waker: Notify::new(),
+            due_at: watch::Sender::new(None),
             slots,
             free: Arc::new(Semaphore::new(slots)),
             unwritten: Arc::new(Semaphore::new(slots * UNWRITTEN_PER_SLOT)),
+        }
+    }
+
+    /// A job of this queue is due in `delay`; the database knows it already.
+    pub(super) fn due_in(&self, delay: Duration) {
+        let Some(at) = Instant::now().checked_add(delay) else { return };
+        self.due_at.send_if_modified(|known| {
+            let is_sooner = known.is_none_or(|known| at < known);
+            if is_sooner {
+                *known = Some(at);
+            }
+            is_sooner
+        });
+    }
+
+    /// A look at the database begins: it finds everything that was made known before.
+    pub(super) fn forget_due(&self) {
+        self.due_at.send_replace(None);
+    }
+
+    /// Sleeps for `wait`, or until a job is due that was made known since the last look began.
+    pub(super) async fn sleep(&self, wait: Duration) {
+        let now = Instant::now();
+        let mut due_at = self.due_at.subscribe();
+        loop {
+            let due = due_at.borrow_and_update().map_or(now + wait, |due| due.max(now + REST).min(now + wait));
+            tokio::select! {
+                () = tokio::time::sleep_until(due.into()) => return,
+                _ = due_at.changed() => {}
+            }
         }
     }
 
