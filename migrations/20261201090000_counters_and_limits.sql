@@ -241,6 +241,20 @@ begin
 end
 $$;
 
+-- First half of the advisory locks of queues; the second is a hash of the name.
+create function jobdeck.queue_lock() returns integer
+language sql immutable parallel safe as $$ select 1785031537 $$;
+
+create function jobdeck.queue_waits_for_claims() returns trigger
+language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(jobdeck.queue_lock(), hashtext(new.name));
+  return new;
+end
+$$;
+create trigger queue_waits_for_claims before update on jobdeck.queues
+  for each row execute function jobdeck.queue_waits_for_claims();
+
 -- Takes up to `max_jobs` due jobs of `from_queue` whose type is one of `of_types`, each with a new token and a lease.
 --
 -- Order: each point of priority is worth a minute of waiting, then id. So a job is overtaken only by those that became due at most
@@ -252,55 +266,60 @@ create function jobdeck.claim_jobs(
   from_queue text, of_types text[], max_jobs integer, lease interval, for_worker text, stalls text default 'none')
 returns table (id uuid, token bigint, type text, queue text, payload text, attempts integer, max_attempts integer,
   starts integer, stalled_count integer)
-language plpgsql as $$
+language plpgsql
+-- Planned once a session, not at each call: planning costs more than the claim. And for a large table, whatever it was at that time.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
 #variable_conflict use_column
 declare
   gate record;
   allowed text[];
   levels jsonb;
+  takes_turns boolean;
   room integer := max_jobs;
   taken uuid[];
   full_keys text[] := '{}';
 begin
-  select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue;
-  if not found or gate.paused_at is not null then
-    return;
-  end if;
-
-  select array_agg(t.type) into allowed from unnest(of_types) as t (type)
-  where not exists (
-    select from jobdeck.job_types jt join jobdeck.cool_downs c on c.provider = jt.provider
-    where jt.type = t.type and c.until > now());
-
   -- Each type with each priority that waits: one probe of the index for each.
-  with recursive level (type, priority) as (
+  with recursive known as materialized (
+    select t.type from unnest(of_types) as t (type)
+    where not exists (
+      select from jobdeck.job_types jt join jobdeck.cool_downs c on c.provider = jt.provider
+      where jt.type = t.type and c.until > now())),
+  level (type, priority) as (
     select t.type, (select j.priority from jobdeck.jobs j
       where j.queue = from_queue and j.type = t.type and j.status in ('pending', 'retrying')
       order by j.priority desc limit 1)
-    from unnest(allowed) as t (type)
+    from known t
     union all
     select l.type, (select j.priority from jobdeck.jobs j
       where j.queue = from_queue and j.type = l.type and j.status in ('pending', 'retrying') and j.priority < l.priority
       order by j.priority desc limit 1)
     from level l where l.priority is not null)
-  select jsonb_agg(jsonb_build_object('type', l.type, 'priority', l.priority)) into levels
-  from level l where l.priority is not null;
-  if levels is null then
+  select jsonb_agg(jsonb_build_object('type', l.type, 'priority', l.priority)) filter (where l.priority is not null),
+    (select array_agg(t.type) from known t),
+    (select q.concurrency_limit is not null or q.key_limit is not null from jobdeck.queues q where q.name = from_queue)
+  into levels, allowed, takes_turns
+  from level l;
+  if levels is null or takes_turns is null then
     return;
   end if;
 
-  -- The queue's row is locked so that a pause that has committed is seen: the pause waits for claims under way, and later ones
-  -- read it. Where claims must not pass each other (limits; more than one range to choose from) they take turns.
-  if gate.concurrency_limit is null and gate.key_limit is null and jsonb_array_length(levels) = 1 then
-    select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue for share;
-    if gate.paused_at is not null or gate.concurrency_limit is not null or gate.key_limit is not null then
-      return;
-    end if;
+  -- A lock that every change of the queue's row waits for (trigger queue_waits_for_claims), so that a pause that has committed is
+  -- seen: the pause waits for claims under way, and later ones for it. Where claims must not pass each other (limits; more than one
+  -- range to choose from) they take turns.
+  takes_turns := takes_turns or jsonb_array_length(levels) > 1;
+  if takes_turns then
+    perform pg_advisory_xact_lock(jobdeck.queue_lock(), hashtext(from_queue));
   else
-    select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue for update;
-    if gate.paused_at is not null then
-      return;
-    end if;
+    perform pg_advisory_xact_lock_shared(jobdeck.queue_lock(), hashtext(from_queue));
+  end if;
+  select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue;
+  if not found or gate.paused_at is not null
+    or (not takes_turns and (gate.concurrency_limit is not null or gate.key_limit is not null)) then
+    return;
   end if;
   -- From here each statement sees all that claims before this one did.
   if gate.concurrency_limit is not null then
