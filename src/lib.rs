@@ -51,7 +51,7 @@ pub use {
     handler::{Ctx, Handler, JobType, LeaseLost},
     idempotency::{IdempotencyKey, KeyError},
     maintenance::{Pruner, maintain},
-    schedule::{MissedPolicy, Recurrence, RecurrenceError, Schedule, ScheduleError},
+    schedule::{MissedPolicy, MovedTick, Recurrence, RecurrenceError, Schedule, ScheduleError},
     store::{EnqueueOptions, Enqueued, Store, StoreError},
     worker::{Scheduler, Worker, WorkerBuilder, WorkerError, WorkerMetrics},
 };

@@ -12,7 +12,7 @@ use crate::policy::name_is_valid;
 use crate::{JobType, Policy, Store};
 
 pub(crate) use plan::Plan;
-pub use recurrence::{Recurrence, RecurrenceError};
+pub use recurrence::{MovedTick, Recurrence, RecurrenceError};
 
 /// What becomes of ticks that nobody was there for: no worker ran, or the database was away. Ticks that pass while a schedule is
 /// paused are not missed.

@@ -1,6 +1,6 @@
 //! The ticks of a cron expression in a time zone, clock changes included.
 
-use chrono::{DateTime, NaiveDateTime, Offset, SubsecRound, TimeDelta, TimeZone, Utc};
+use chrono::{DateTime, FixedOffset, NaiveDateTime, Offset, SubsecRound, TimeDelta, TimeZone, Utc};
 use chrono_tz::Tz;
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
@@ -21,6 +21,15 @@ pub struct RecurrenceError {
     pub field: &'static str,
     /// What is wrong with it.
     pub problem: String,
+}
+
+/// A tick that clocks going forward move: its local time does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MovedTick {
+    /// The local time the expression names.
+    pub local: NaiveDateTime,
+    /// When it comes instead: the moment of the change.
+    pub tick: DateTime<Utc>,
 }
 
 /// When something comes again: a cron expression in a time zone. Pure: the time is passed in.
@@ -108,6 +117,27 @@ impl Recurrence {
         std::iter::successors(self.next_after(after), |tick| self.next_after(*tick)).take(n).collect()
     }
 
+    /// A moment in the schedule's own zone.
+    pub fn local_time(&self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
+        at.with_timezone(&self.zone).fixed_offset()
+    }
+
+    /// The first tick after `after` and up to `until` that a change of clocks moves, for those who want to warn of it. Looks at 10,000
+    /// ticks at most.
+    pub fn next_moved(&self, after: DateTime<Utc>, until: DateTime<Utc>) -> Option<MovedTick> {
+        if self.every_hour {
+            return None;
+        }
+        let locals =
+            std::iter::successors(Some(self.local(after)), |local| self.cron.find_next_occurrence(local, false).ok());
+        locals
+            .skip(1)
+            .take(10_000)
+            .take_while(|local| *local <= self.local(until))
+            .find(|local| self.zone.from_local_datetime(local).earliest().is_none())
+            .map(|local| MovedTick { local, tick: self.first_moment(local) })
+    }
+
     fn next_by_wall_clock(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let mut local = self.local(after);
         loop {
@@ -141,7 +171,7 @@ impl Recurrence {
     fn moment_after(&self, mut local: NaiveDateTime, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
         loop {
             let moments = self.zone.from_local_datetime(&local);
-            let moments = [moments.clone().earliest(), moments.latest()].into_iter().flatten();
+            let moments = [moments.earliest(), moments.latest()].into_iter().flatten();
             if let Some(tick) = moments.map(|tick| tick.to_utc()).find(|tick| *tick > after) {
                 return Some(tick);
             }
@@ -284,6 +314,21 @@ mod tests {
         // Clocks go from 01:00 back to 00:00 of the same day.
         let havana = local_ticks("15 * 1 11 *", "America/Havana", "2026-11-01T04:00:00Z", "2026-11-01T07:00:00Z");
         assert_eq!(havana, ["01 00:15:00 -04:00", "01 00:15:00 -05:00", "01 01:15:00 -05:00"]);
+    }
+
+    #[test]
+    fn tick_that_a_change_of_clocks_moves_is_announced() {
+        let daily = recurrence("30 2 * * *", "Europe/Berlin");
+        let moved = daily.next_moved(at("2026-12-01T00:00:00Z"), at("2027-12-01T00:00:00Z")).expect("in March");
+        assert_eq!(moved.local.to_string(), "2027-03-28 02:30:00");
+        assert_eq!(daily.local_time(moved.tick).to_rfc3339(), "2027-03-28T03:00:00+02:00");
+        assert_eq!(daily.next_moved(at("2026-12-01T00:00:00Z"), at("2027-03-27T00:00:00Z")), None);
+        for (cron, zone) in
+            [("30 2 * * *", "Asia/Kolkata"), ("*/5 * * * *", "Europe/Berlin"), ("0 9 * * *", "Europe/Berlin")]
+        {
+            let moved = recurrence(cron, zone).next_moved(at("2026-12-01T00:00:00Z"), at("2027-12-01T00:00:00Z"));
+            assert_eq!(moved, None, "{cron} in {zone}");
+        }
     }
 
     #[test]

@@ -194,7 +194,8 @@ impl Store {
                  where j.queue = $1 and j.type = l.type and j.status in ('pending', 'retrying') and j.priority < l.priority
                  order by j.priority desc limit 1)
                from level l where l.priority is not null),
-             next as (
+             -- Asked once and not for each use of the column.
+             next as materialized (
                select l.cool_until, (select j.run_after from jobdeck.jobs j
                  where j.queue = $1 and j.type = l.type and j.priority = l.priority and j.status in ('pending', 'retrying')
                    -- All jobs of a provider that cools down wait, also those due long ago.

@@ -226,6 +226,39 @@ async fn three_schedulers_enqueue_one_job_for_each_tick() {
 }
 
 #[tokio::test]
+async fn schedulers_that_are_killed_over_and_over_leave_no_tick_out_and_double_none() {
+    let db = Db::new().await;
+    let every_second = || {
+        let schedule = Schedule::new("each_second", "* * * * * *", &Note::new("second"));
+        vec![schedule.missed(MissedPolicy::All { at_most: 1000 })]
+    };
+    Scheduler::new(db.store.clone(), "first", every_second()).expect("makes sense").declare().await.expect("declared");
+    let first = next_at(&db, "each_second").await.expect("has one");
+    let mut running = std::collections::VecDeque::new();
+    // Dropped in the midst of a statement or between two, as a killed process would leave it; its server side may still finish.
+    for n in 0..40 {
+        let url = db.url.clone();
+        running.push_back(tokio::spawn(async move {
+            let store = jobdeck::Store::connect(&url, 1).await.expect("connected");
+            Scheduler::new(store, &format!("S{n}"), every_second()).expect("makes sense").run().await;
+        }));
+        if running.len() > 3 {
+            running.pop_front().expect("one runs").abort();
+        }
+        tokio::time::sleep(Duration::from_millis(137)).await;
+    }
+    running.iter().for_each(|task| task.abort());
+    let last = declared(&db, every_second().remove(0)).await;
+    last.pass().await.expect("passed");
+    let ticks = history(&db, "each_second").await;
+    assert_eq!(ticks[0].tick_at, first);
+    assert!(ticks.windows(2).all(|pair| pair[1].tick_at - pair[0].tick_at == TimeDelta::seconds(1)), "{ticks:#?}");
+    let jobs: HashSet<JobId> = ticks.iter().filter_map(|tick| tick.job_id).collect();
+    assert_eq!((jobs.len() as i64, n_jobs(&db).await), (ticks.len() as i64, ticks.len() as i64));
+    assert!(ticks.len() >= 5, "{} ticks", ticks.len());
+}
+
+#[tokio::test]
 async fn tick_without_its_job_cannot_be() {
     let db = Db::new().await;
     let scheduler = declared(&db, hourly("digest")).await;
