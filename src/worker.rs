@@ -8,6 +8,7 @@ mod completer;
 mod executor;
 mod isolation;
 mod keeper;
+mod kept_connection;
 mod lanes;
 mod lease_watch;
 mod listener;
@@ -28,6 +29,7 @@ use crate::{Handler, JobType, Policy, PolicyError, Schedule, ScheduleError, Stor
 
 use completer::Completer;
 use isolation::Isolation;
+use kept_connection::KeptConnection;
 use lanes::{Lane, Slot};
 pub(crate) use lease_watch::LeaseWatch;
 use lease_watch::StopReason;
@@ -268,6 +270,9 @@ impl WorkerBuilder {
 /// store they were given, so that none of them can starve the queue.
 const OWN_CONNECTIONS: u32 = 4;
 
+/// Claim loops that may keep a connection while much waits; the others leave what remains of [`OWN_CONNECTIONS`] after each claim.
+const MAX_KEEPING: usize = 2;
+
 /// Connections for maintenance, so that it takes none from claims and outcomes: a pass of the pruner holds one throughout.
 const MAINTENANCE_CONNECTIONS: u32 = 2;
 
@@ -449,9 +454,10 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
     let mut looks = [].iter();
     let mut many_wait = false;
     let mut seen_until = None;
+    let mut connection = KeptConnection::default();
     loop {
         let slots = tokio::select! {
-            slots = lane.take(many_wait) => slots,
+            slots = connection.release_unless_soon(lane.take(many_wait)) => slots,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
         // Interest in a hint is registered before the query runs, so that one sent in between is not missed.
@@ -470,9 +476,12 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
         };
         let limit = slots.len();
         lane.forget_due();
-        let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None).await;
+        let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None, &mut connection).await;
         drop(open);
         many_wait = matches!(claimed, Ok(n_claimed) if n_claimed == limit);
+        if !many_wait || index >= MAX_KEEPING {
+            connection.release();
+        }
         let wait = match claimed {
             Ok(n_claimed) => {
                 pause = Duration::from_millis(100);
@@ -533,12 +542,17 @@ async fn claim_into(
     index: usize,
     slots: Vec<Slot>,
     stalls: Stalls,
+    connection: &mut KeptConnection,
 ) -> Result<usize, StoreError> {
     let lane = &lanes[index];
     let lease = shared.timing.lease;
     let sent = Instant::now();
-    let claim = shared.own.job_claim_stalled(&lane.queue, &lane.types, slots.len() as i64, lease, &shared.name, stalls);
-    let claims = tokio::time::timeout(lease, claim).await.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))?;
+    let limit = slots.len() as i64;
+    let claims = connection
+        .run(shared.own.pool(), lease, async |connection| {
+            Store::job_claim_on(connection, &lane.queue, &lane.types, limit, lease, &shared.name, stalls).await
+        })
+        .await?;
     let deadline = sent + lease.mul_f64(0.8);
     let n_claimed = claims.len();
     for (claim, slot) in claims.into_iter().zip(slots) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 
 use super::{Store, StoreError};
 use crate::{JobId, JobState};
@@ -150,6 +150,19 @@ impl Store {
         worker: &str,
         stalls: Stalls,
     ) -> Result<Vec<Claim>, StoreError> {
+        Self::job_claim_on(&self.pool, queue, types, limit, lease, worker, stalls).await
+    }
+
+    /// As [`Store::job_claim_stalled`], on a connection of the caller's.
+    pub(crate) async fn job_claim_on<'e>(
+        executor: impl PgExecutor<'e>,
+        queue: &str,
+        types: &[String],
+        limit: i64,
+        lease: Duration,
+        worker: &str,
+        stalls: Stalls,
+    ) -> Result<Vec<Claim>, StoreError> {
         Ok(sqlx::query_as(
             "select id, token, type, queue, payload, attempts, max_attempts, starts, stalled_count
              from jobdeck.claim_jobs($1, $2, $3, $4 * interval '1 microsecond', $5, $6)",
@@ -160,7 +173,7 @@ impl Store {
         .bind(micros(lease))
         .bind(worker)
         .bind(stalls.as_str())
-        .fetch_all(&self.pool)
+        .fetch_all(executor)
         .await?)
     }
 

@@ -338,10 +338,9 @@ impl Store {
             (row, Some(key)) => return insert_keyed(&self.pool, row, key).await,
         };
         let landed = match self.enqueues.enter(row, &self.pool) {
-            Entered::Alone(row, flight) => {
-                let inserted = insert_row(&self.pool, row).await;
-                drop(flight);
-                return Ok(Enqueued::new_job(inserted?));
+            Entered::Alone(row, mut flight) => {
+                let id = flight.run(async |connection| insert_row(connection, row).await).await?;
+                return Ok(Enqueued::new_job(id));
             }
             Entered::Together(landed) => landed.await,
         };

@@ -11,6 +11,9 @@ const MAX_CLAIM: usize = 100;
 /// How long free slots are gathered while many jobs wait.
 const GATHER_FOR: Duration = Duration::from_millis(2);
 
+/// How often executions that are ready to end get a turn before a claim, when there is more for their slots.
+const TURNS: u32 = 8;
+
 /// Outcomes that may wait to be written, for each slot. More than one, so that the next jobs start while the last ones are
 /// being recorded; bounded, so that a slow database holds the worker back.
 const UNWRITTEN_PER_SLOT: usize = 3;
@@ -91,7 +94,7 @@ impl Lane {
     /// Waits for a slot and takes with it all others that are free, up to one claim.
     ///
     /// With `many_wait`, more than one job is known to wait: then half of the slots are waited for, but not longer than
-    /// [`GATHER_FOR`], since one claim of ten costs little more than a claim of one.
+    /// [`GATHER_FOR`], and others that are about to be free, since one claim of ten costs little more than a claim of one.
     pub(super) async fn take(&self, many_wait: bool) -> Vec<Slot> {
         let Some(first) = self.next().await else { return Vec::new() };
         let mut slots = vec![first];
@@ -107,10 +110,16 @@ impl Lane {
             // What was gathered until then stays.
             let _ = tokio::time::timeout(GATHER_FOR, gather).await;
         }
-        while slots.len() < MAX_CLAIM
-            && let Some(slot) = self.try_take()
-        {
-            slots.push(slot);
+        let mut patience = if many_wait { TURNS } else { 0 };
+        while slots.len() < MAX_CLAIM.min(self.slots) {
+            match self.try_take() {
+                Some(slot) => slots.push(slot),
+                None if patience > 0 => {
+                    patience -= 1;
+                    tokio::task::yield_now().await;
+                }
+                None => break,
+            }
         }
         slots
     }

@@ -8,7 +8,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sqlx::PgPool;
+use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, PgPool, Postgres};
 use tokio::sync::oneshot;
 
 use super::Row;
@@ -52,7 +53,7 @@ pub(super) enum Landed {
 
 /// How a caller goes on.
 pub(super) enum Entered {
-    /// Alone, with a statement of its own, while it holds the flight.
+    /// Alone, with a statement of its own on the flight's connection.
     Alone(Row, Flight),
     /// With the next statement, whose end it waits for.
     Together(oneshot::Receiver<Landed>),
@@ -67,7 +68,7 @@ impl EnqueueGroup {
         let mut state = self.lock();
         if state.flights < MAX_FLIGHTS {
             state.flights += 1;
-            return Entered::Alone(row, Flight { group: self.clone(), pool: pool.clone() });
+            return Entered::Alone(row, Flight { group: self.clone(), pool: pool.clone(), connection: None });
         }
         let (reply, landed) = oneshot::channel();
         state.waiting.push(Waiting { row, reply });
@@ -95,6 +96,25 @@ impl State {
 pub(super) struct Flight {
     group: Arc<EnqueueGroup>,
     pool: PgPool,
+    /// Handed on from statement to statement: the pool asks a connection that is given back whether it still answers, which costs as
+    /// much as a small statement.
+    connection: Option<PoolConnection<Postgres>>,
+}
+
+impl Flight {
+    /// Runs one statement. A connection on which it failed, or was given up, goes back to the pool.
+    pub(super) async fn run<T>(
+        &mut self,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.pool.acquire().await?,
+        };
+        let answer = statement(&mut connection).await?;
+        self.connection = Some(connection);
+        Ok(answer)
+    }
 }
 
 impl Drop for Flight {
@@ -109,17 +129,17 @@ impl Drop for Flight {
         };
         drop(state);
         // The next one inherits the place, so that the number of flights stays as it is.
-        let flight = Self { group: self.group.clone(), pool: self.pool.clone() };
+        let flight = Self { group: self.group.clone(), pool: self.pool.clone(), connection: self.connection.take() };
         // A task of its own: the caller whose statement has just ended does not wait for others', and none of them, given up
         // meanwhile, takes the rest with it.
-        runtime.spawn(async move { flight.run(batch).await });
+        runtime.spawn(async move { flight.carry(batch).await });
     }
 }
 
 impl Flight {
-    async fn run(self, batch: Vec<Waiting>) {
+    async fn carry(mut self, batch: Vec<Waiting>) {
         let (rows, replies): (Vec<Row>, Vec<_>) = batch.into_iter().map(|waiting| (waiting.row, waiting.reply)).unzip();
-        match super::insert_rows(&self.pool, &rows).await {
+        match self.run(async |connection| super::insert_rows(connection, &rows).await).await {
             Ok(ids) => {
                 for (id, reply) in ids.into_iter().zip(replies) {
                     let _ = reply.send(Landed::Enqueued(id));
