@@ -420,16 +420,14 @@ impl Store {
             .fetch_all(&self.searches)
             .await?
         } else {
-            sqlx::query_as(
-                concat!(
-                    "select j.status::text, count(*) from jobdeck.jobs j
+            sqlx::query_as(concat!(
+                "select j.status::text, count(*) from jobdeck.jobs j
                      where ($1::text is null or j.type = $1) and ($2::text is null or j.queue = $2) and ",
-                    text_matches!("$3"),
-                    " and ($4::text is null or j.error_class = $4::jobdeck.failure_class)
+                text_matches!("$3"),
+                " and ($4::text is null or j.error_class = $4::jobdeck.failure_class)
                       and ($5::text is null or j.error_code = $5)
                      group by j.status"
-                ),
-            )
+            ))
             .bind(&filter.job_type)
             .bind(&filter.queue)
             .bind(filter.text.as_deref().map(contains_pattern))

@@ -292,9 +292,13 @@ fn problems_read_the_same_for_what_is_not_there_and_what_is_not_yours() {
     for locale in Locale::ALL {
         let frame = Frame { locale, theme: Some(Theme::Dark), assets: &assets, nonce: "n" };
         let id = pending().id;
-        for problem in
-            [Problem::LinkInvalid, Problem::LinkExpired, Problem::NotReady(id), Problem::FileGone { id, can_again: false }, Problem::Trouble]
-        {
+        for problem in [
+            Problem::LinkInvalid,
+            Problem::LinkExpired,
+            Problem::NotReady(id),
+            Problem::FileGone { id, can_again: false },
+            Problem::Trouble,
+        ] {
             let html = render_problem(problem, &frame, "/e/x\"><script>");
             assert!(!html.contains("<script"), "{html}");
             assert!(html.contains("data-theme=\"dark\""));

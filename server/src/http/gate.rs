@@ -85,7 +85,9 @@ pub(super) fn sign_in_digest(state: &AppState, headers: &HeaderMap) -> Option<[u
 
 async fn context(state: &AppState, parts: &Parts, door: Door) -> Result<RequestContext, jobdeck::StoreError> {
     let user = match sign_in_digest(state, &parts.headers) {
-        Some(digest) if door != Door::Link => state.store.sign_in_find(&digest, auth::IDLE, door != Door::Stream).await?,
+        Some(digest) if door != Door::Link => {
+            state.store.sign_in_find(&digest, auth::IDLE, door != Door::Stream).await?
+        }
         _ => None,
     };
     let lang = query(parts, "lang");

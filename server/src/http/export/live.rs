@@ -141,7 +141,10 @@ impl Live {
                     Err(LinkError::Invalid | LinkError::Expired) => return None,
                 };
             }
-            if self.is_sure && (self.is_stale || now >= self.look_at) && self.sent_at.is_none_or(|at| now >= at + CARD_EVERY) {
+            if self.is_sure
+                && (self.is_stale || now >= self.look_at)
+                && self.sent_at.is_none_or(|at| now >= at + CARD_EVERY)
+            {
                 match self.card(now).await {
                     Look::New(card) => return Some(card),
                     Look::Same => {}
@@ -180,8 +183,7 @@ impl Live {
             self.experience_due = now + EXPERIENCE_EVERY;
             self.experience = Experience::read(&self.state).await;
         }
-        let seen =
-            export_view(&self.state, self.link, &self.token, self.lang, &self.experience, &mut self.known).await;
+        let seen = export_view(&self.state, self.link, &self.token, self.lang, &self.experience, &mut self.known).await;
         let export = match seen {
             Ok(Some(Seen::Export(export))) => export,
             // The page is read anew, and leads to the other job's.
