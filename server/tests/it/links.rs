@@ -23,7 +23,7 @@ async fn link_on_page(deck: &Deck, id: JobId, cookie: &str) -> String {
 /// Whether the page offers these.
 fn offers(page: &Reply) -> (bool, bool) {
     assert_eq!(page.status, StatusCode::OK, "{}", page.text);
-    (page.text.contains("/cancel"), page.text.contains("/again"))
+    (page.text.contains("data-k=\"cancel\""), page.text.contains("data-k=\"again\""))
 }
 
 #[tokio::test]

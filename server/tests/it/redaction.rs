@@ -48,6 +48,10 @@ async fn letters(deck: &Deck) -> (JobId, JobId) {
     let mut connection = deck.store.pool().acquire().await.expect("a connection");
     Store::job_type_register(&mut connection, &[("letter".to_owned(), policy)]).await.expect("registered");
     drop(connection);
+    sqlx::query("insert into jobdeck.queues (name) values ('default')")
+        .execute(deck.store.pool())
+        .await
+        .expect("a queue, as a worker registers it");
     let payload = |n: i64| {
         let people = json!([{"name": "Bo", "token": TOKEN}, {"name": "Cy", "token": TOKEN}]);
         let author = json!({"email": EMAIL, "name": "Ana"});
