@@ -26,7 +26,7 @@ use std::time::Duration;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgPool};
 
-pub use admin::{CancelOutcome, RetryOutcome};
+pub use admin::{CancelOutcome, RerunOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
 pub use bulk::{BulkOperation, BulkPreview, BulkStarted, BulkTarget, Refusal};
 pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, NextDue, Stalls};
@@ -35,7 +35,7 @@ pub use counters::{CounterMismatch, JobCounter};
 pub use duties::Duty;
 pub use effects::{Effect, EffectState, SettleOutcome, Settlement};
 pub use enqueue::{EnqueueOptions, Enqueued};
-pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
+pub use jobs::{JobFilter, JobJson, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;
 pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;

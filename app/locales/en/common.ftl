@@ -90,6 +90,7 @@ outcome-canceled = Canceled
 action-retry = Retry now
 action-cancel = Cancel
 action-retry-job = retried it
+action-rerun-job = had it made again
 action-cancel-job = canceled it
 action-enqueue-job = enqueued it
 action-read-job = opened it
@@ -154,3 +155,5 @@ duration-days = { $d } d
 percent = { $n } %
 
 json-cut = Only the beginning is shown. The whole is { $size }.
+json-whole = Download all of it
+json-hidden = Hidden

@@ -90,6 +90,7 @@ outcome-canceled = 已取消
 action-retry = 立即重试
 action-cancel = 取消任务
 action-retry-job = 重试了任务
+action-rerun-job = 重新生成了文件
 action-cancel-job = 取消了任务
 action-enqueue-job = 创建了任务
 action-read-job = 打开了任务
@@ -154,3 +155,5 @@ duration-days = { $d } 天
 percent = { $n }%
 
 json-cut = 仅显示开头部分，全文为 { $size }。
+json-whole = 下载全文
+json-hidden = 已隐藏
