@@ -112,6 +112,10 @@ live-paused = Paused
 live-off = Not live
 live-pause = Pause live updates
 live-resume = Resume live updates
+live-signed-out = You are signed out. This page no longer follows changes.
+live-sign-in = Sign in again
+live-silent = Not live. Last update { $time }. Trying again by itself.
+live-try-now = Try now
 
 ## Errors
 

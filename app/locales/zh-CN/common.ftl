@@ -112,6 +112,10 @@ live-paused = 已暂停
 live-off = 未实时更新
 live-pause = 暂停实时更新
 live-resume = 恢复实时更新
+live-signed-out = 您已退出登录，本页不再跟随变化。
+live-sign-in = 重新登录
+live-silent = 未实时更新。上次更新时间 { $time }，正在自动重试。
+live-try-now = 立即重试
 
 ## 错误
 
