@@ -522,13 +522,14 @@ async fn until_next_look(shared: &Shared, lane: &Lane, seen_until: &mut Option<D
     // Workers that were started together do not poll together.
     let poll = shared.timing.poll_every.mul_f64(0.9 + 0.2 * fastrand::f64());
     let next = shared.own.job_next_due(&lane.queue, &lane.types, *seen_until);
-    match tokio::time::timeout(shared.timing.lease, next).await {
+    match tokio::time::timeout(poll, next).await {
         Ok(Ok(next)) => {
             *seen_until = Some(next.now);
             next.due_in().map_or(poll, |due_in| due_in.max(lanes::REST).min(poll))
         }
         // The next claim says what is wrong.
-        Ok(Err(_)) | Err(_) => poll,
+        Ok(Err(_)) => poll,
+        Err(_) => lanes::REST,
     }
 }
 
