@@ -174,11 +174,18 @@ struct Row {
     tags: Vec<String>,
 }
 
-/// A row to be, with its key and the digest of its payload when it has one.
-fn row_of<T: JobType>(job: &T, options: EnqueueOptions) -> Result<(Row, Option<(String, Vec<u8>)>), StoreError> {
+/// What a job is idempotent by.
+struct Key {
+    text: String,
+    /// Of the payload, to tell a duplicate from a clash.
+    digest: Vec<u8>,
+}
+
+/// A row to be, with its key when it has one.
+fn row_of<T: JobType>(job: &T, options: EnqueueOptions) -> Result<(Box<Row>, Option<Key>), StoreError> {
     let Shared { policy, options } = Shared::of::<T>(options)?;
     let Prepared { payload, preview, key, digest, limit_key } = prepare(job, &policy)?;
-    let row = Row {
+    let row = Box::new(Row {
         job_type: T::TYPE,
         queue: policy.queue,
         payload,
@@ -191,17 +198,17 @@ fn row_of<T: JobType>(job: &T, options: EnqueueOptions) -> Result<(Row, Option<(
         owner: options.owner,
         limit_key: options.limit_key.or(limit_key),
         tags: options.tags,
-    };
-    Ok((row, key.map(|key| (key, digest))))
+    });
+    Ok((row, key.map(|text| Key { text, digest })))
 }
 
 /// Inserts one row without a key.
-async fn insert_row<'e>(executor: impl PgExecutor<'e>, row: Row) -> Result<JobId, sqlx::Error> {
+async fn insert_row<'e>(executor: impl PgExecutor<'e>, row: Box<Row>) -> Result<JobId, sqlx::Error> {
     let (id, _): (JobId, Option<bool>) = sqlx::query_as(
         "insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts,
            max_stalled, run_after, created_by, owner, limit_key, tags)
          values ($1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12)
-         returning id, case when $8 = 0 then jobdeck.wake($2) end is null",
+         returning id, case when $8 < 2000000 then jobdeck.wake($2) end is null",
     )
     .bind(row.job_type)
     .bind(row.queue)
@@ -221,11 +228,7 @@ async fn insert_row<'e>(executor: impl PgExecutor<'e>, row: Row) -> Result<JobId
 }
 
 /// Inserts one row unless another job holds its key.
-async fn insert_keyed<'e>(
-    executor: impl PgExecutor<'e>,
-    row: Row,
-    (key, digest): (String, Vec<u8>),
-) -> Result<Enqueued, StoreError> {
+async fn insert_keyed<'e>(executor: impl PgExecutor<'e>, row: Box<Row>, key: Key) -> Result<Enqueued, StoreError> {
     let (id, is_new, payload_differs, _): (JobId, bool, bool, Option<bool>) = sqlx::query_as(
         "with candidate as materialized (select jobdeck.uuid_v7() as id),
          holder as (
@@ -248,7 +251,7 @@ async fn insert_keyed<'e>(
            from candidate c where exists (select 1 from holder h where h.job_id = c.id)
            returning id)
          select h.job_id, exists (select 1 from created), h.payload_digest <> $14,
-           (select case when $8 = 0 then jobdeck.wake($2) end is null from created)
+           (select case when $8 < 2000000 then jobdeck.wake($2) end is null from created)
          from holder h",
     )
     .bind(row.job_type)
@@ -263,8 +266,8 @@ async fn insert_keyed<'e>(
     .bind(row.owner)
     .bind(row.limit_key)
     .bind(row.tags)
-    .bind(key)
-    .bind(digest)
+    .bind(key.text)
+    .bind(key.digest)
     .fetch_one(executor)
     .await?;
     Ok(Enqueued { id, is_new, payload_differs })
@@ -278,9 +281,9 @@ fn array_text(texts: &[String]) -> String {
 }
 
 /// Inserts rows without keys in one statement; answers their ids in the same order.
-async fn insert_rows<'e>(executor: impl PgExecutor<'e>, rows: &[Row]) -> Result<Vec<JobId>, sqlx::Error> {
-    fn column<'r, V>(rows: &'r [Row], value: impl Fn(&'r Row) -> V) -> Vec<V> {
-        rows.iter().map(value).collect()
+async fn insert_rows<'e>(executor: impl PgExecutor<'e>, rows: &[Box<Row>]) -> Result<Vec<JobId>, sqlx::Error> {
+    fn column<'r, V>(rows: &'r [Box<Row>], value: impl Fn(&'r Row) -> V) -> Vec<V> {
+        rows.iter().map(|row| value(row)).collect()
     }
     let ids: Vec<(JobId, Option<i64>)> = sqlx::query_as(
         "with input as materialized (
@@ -296,7 +299,7 @@ async fn insert_rows<'e>(executor: impl PgExecutor<'e>, rows: &[Row]) -> Result<
              now() + i.delay_us * interval '1 microsecond', i.created_by, i.owner, i.limit_key, i.tags::text[]
            from input i)
          select i.id, case when i.place = 1 then (
-           select count(jobdeck.wake(due.queue)) from (select distinct queue from input where delay_us = 0) due) end
+           select count(jobdeck.wake(due.queue)) from (select distinct queue from input where delay_us < 2000000) due) end
          from input i order by i.place",
     )
     .bind(column(rows, |row| row.job_type))
@@ -430,7 +433,7 @@ impl Store {
              i.limit_key, $10
            from input i returning 1)
          select i.id, true, false,
-           i.place = 1 and (select case when $6 = 0 then jobdeck.wake($2) end is null from created limit 1)
+           i.place = 1 and (select case when $6 < 2000000 then jobdeck.wake($2) end is null from created limit 1)
          from input i order by i.place";
         const KEYED: &str = "with input as materialized (
            select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[], $9::text[], $11::text[], $12::bytea[])
@@ -455,7 +458,7 @@ impl Store {
            from input i where i.key is null or i.id in (select h.job_id from holder h)
            returning 1)
          select coalesce(h.job_id, i.id), h.job_id is null or h.job_id = i.id, coalesce(h.payload_digest <> i.digest, false),
-           i.place = 1 and (select case when $6 = 0 then jobdeck.wake($2) end is null from created limit 1)
+           i.place = 1 and (select case when $6 < 2000000 then jobdeck.wake($2) end is null from created limit 1)
          from input i left join holder h on h.key = i.key
          order by i.place";
         // Not prepared: planned for as many rows as there are, not for the few that a general plan supposes.

@@ -36,7 +36,7 @@ struct State {
 
 #[derive(Debug)]
 struct Waiting {
-    row: Row,
+    row: Box<Row>,
     reply: oneshot::Sender<Landed>,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Landed {
     /// It is in the queue.
     Enqueued(JobId),
     /// The database refused the statement and nothing was written. Another job may be the cause, so this one is tried alone.
-    Refused(Row),
+    Refused(Box<Row>),
     /// The statement failed otherwise. Whether its jobs are there is not known.
     Failed(sqlx::Error),
 }
@@ -54,7 +54,7 @@ pub(super) enum Landed {
 /// How a caller goes on.
 pub(super) enum Entered {
     /// Alone, with a statement of its own on the flight's connection.
-    Alone(Row, Flight),
+    Alone(Box<Row>, Flight),
     /// With the next statement, whose end it waits for.
     Together(oneshot::Receiver<Landed>),
 }
@@ -64,7 +64,7 @@ impl EnqueueGroup {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn enter(self: &Arc<Self>, row: Row, pool: &PgPool) -> Entered {
+    pub(super) fn enter(self: &Arc<Self>, row: Box<Row>, pool: &PgPool) -> Entered {
         let mut state = self.lock();
         if state.flights < MAX_FLIGHTS {
             state.flights += 1;
@@ -138,7 +138,8 @@ impl Drop for Flight {
 
 impl Flight {
     async fn carry(mut self, batch: Vec<Waiting>) {
-        let (rows, replies): (Vec<Row>, Vec<_>) = batch.into_iter().map(|waiting| (waiting.row, waiting.reply)).unzip();
+        let (rows, replies): (Vec<Box<Row>>, Vec<_>) =
+            batch.into_iter().map(|waiting| (waiting.row, waiting.reply)).unzip();
         match self.run(async |connection| super::insert_rows(connection, &rows).await).await {
             Ok(ids) => {
                 for (id, reply) in ids.into_iter().zip(replies) {
