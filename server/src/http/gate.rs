@@ -1,8 +1,6 @@
 //! Who asks, and whether they may come in. Closed unless a path is listed as open.
 
-use std::net::SocketAddr;
-
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::request::Parts;
@@ -12,6 +10,7 @@ use jobdeck_app::ssr::RequestContext;
 use jobdeck_app::{AppError, Locale};
 use leptos::prelude::FromServerFnError as _;
 
+use super::client::Client;
 use super::{headers, origin, redirect};
 use crate::auth::{self, cookie, token};
 use crate::state::AppState;
@@ -93,8 +92,7 @@ async fn context(state: &AppState, parts: &Parts, door: Door) -> Result<RequestC
         user,
         locale: Locale::from_request(lang.as_deref(), cookie::find(&parts.headers, "lang"), accepted),
         theme: cookie::find(&parts.headers, "theme").and_then(Theme::from_word),
-        // The peer's address: a header that says otherwise could come from anyone.
-        address: parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_canonical().to_string()),
+        address: parts.extensions.get::<Client>().map(|client| client.0.to_string()),
         can_set_up: false,
     })
 }

@@ -102,7 +102,18 @@ async fn try_sign_in(
         }
     };
     let email = form.email.trim();
-    let user = if is_plausible(email, 254) { state.store.user_by_email(email).await? } else { None };
+    let found = if is_plausible(email, 254) { state.store.user_by_email(email).await } else { Ok(None) };
+    let user = match found {
+        Ok(user) => user,
+        Err(error) => {
+            // Trouble of ours is nobody's wrong password.
+            guess.was_not_made();
+            return Err(error.into());
+        }
+    };
+    if user.is_some() {
+        guess.is_for_an_account();
+    }
     let hash = user.as_ref().map(|user| user.password_hash.clone());
     // Longer ones are nobody's password.
     let is_right = form.password.len() <= password::MAX_BYTES

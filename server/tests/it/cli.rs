@@ -88,6 +88,12 @@ async fn mistakes_are_told_in_one_line() {
     let (ok, _, error) = outcome(wrong).await;
     assert!(!ok && error.contains("JOBDECK_HEARTBEAT_SECS is 3"), "{error}");
 
+    let mut wrong = jobdeck(&["web"], &url);
+    wrong.env("JOBDECK_TRUSTED_PROXIES", "127.0.0.1, proxy.local");
+    let (ok, _, error) = outcome(wrong).await;
+    assert!(!ok && error.contains("JOBDECK_TRUSTED_PROXIES must be IP addresses or networks"), "{error}");
+    assert!(error.contains("\"proxy.local\" is none"), "{error}");
+
     let (ok, _, error) = outcome(jobdeck(&["serve"], "postgres://ana:secret@127.0.0.1:1/deck")).await;
     assert!(!ok && error.contains("cannot connect to the database at 127.0.0.1:1/deck"), "{error}");
     assert!(!error.contains("secret"), "{error}");

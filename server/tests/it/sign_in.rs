@@ -146,6 +146,23 @@ async fn guessing_is_slowed_down_and_open_sessions_stay() {
 }
 
 #[tokio::test]
+async fn trouble_with_the_database_is_no_wrong_password() {
+    let deck = Deck::new().await;
+    deck.user(UserRole::Admin).await;
+    let rename = async |from: &str, to: &str| {
+        let statement = format!("alter table jobdeck.{from} rename to {to}");
+        sqlx::query(sqlx::AssertSqlSafe(statement)).execute(deck.store.pool()).await.unwrap();
+    };
+    rename("users", "elsewhere").await;
+    for _ in 0..10 {
+        let reply = deck.post("/sign-in", None, ADMIN).await;
+        assert_eq!((reply.status, reply.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "5"));
+    }
+    rename("elsewhere", "users").await;
+    assert!(deck.post("/sign-in", None, ADMIN).await.set_cookie(COOKIE).is_some(), "no guess was counted");
+}
+
+#[tokio::test]
 async fn next_stays_on_the_deck() {
     let deck = Deck::new().await;
     deck.user(UserRole::Admin).await;

@@ -22,6 +22,8 @@ use sqlx::{Connection as _, PgConnection};
 pub(crate) const ORIGIN: &str = "https://deck.example";
 /// The sign-in cookie's name on it.
 pub(crate) const COOKIE: &str = "__Host-jobdeck";
+/// The proxy every deck here trusts.
+pub(crate) const PROXY: &str = "10.0.0.1";
 /// Everybody's password.
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
 
@@ -80,15 +82,24 @@ impl Deck {
 
     /// A deck whose people use `base_url`.
     pub(crate) async fn at(base_url: &str) -> Self {
+        let base_url = base_url.parse().expect("a base URL");
+        Self::with(|config| config.base_url = base_url).await
+    }
+
+    /// A deck with other settings than usual.
+    pub(crate) async fn with(change: impl FnOnce(&mut HttpConfig)) -> Self {
         let url = empty_database().await;
         let store = Store::connect(&url, 5).await.expect("database answers");
         store.migrate().await.expect("migrated");
         let folder = std::env::temp_dir().join(format!("jobdeck-server-test-{}", uuid::Uuid::now_v7().simple()));
-        let config = HttpConfig {
-            base_url: base_url.parse().expect("a base URL"),
+        let mut config = HttpConfig {
+            base_url: ORIGIN.parse().expect("a base URL"),
             base_url_is_set: true,
             environment: "test".to_owned(),
+            trusted_proxies: PROXY.parse().expect("an address"),
+            connections: Default::default(),
         };
+        change(&mut config);
         let (trigger, shutdown) = Shutdown::channel();
         let state = AppState::load(store.clone(), config, &folder, shutdown).await.expect("state");
         Self { store, url, router: jobdeck_server::router(state), trigger: Some(trigger), folder }
