@@ -1,5 +1,7 @@
 //! Reading jobs: one, a page of many, and how many there are.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -273,6 +275,8 @@ impl Store {
             .fetch_all(&self.searches)
             .await?
         } else {
+            // Never closed.
+            let _turn = self.counts.acquire().await.ok();
             sqlx::query_as(
                 "select j.status::text, count(*) from jobdeck.jobs j
                  where ($1::text is null or j.type = $1) and ($2::text is null or j.queue = $2)
@@ -295,6 +299,23 @@ impl Store {
             counts.0[place] = rows.iter().find(|(word, _)| word == state.as_str()).map_or(0, |(_, n)| *n);
         }
         Ok(counts)
+    }
+
+    /// As [`Store::job_counts`], but `None` if it takes longer than `patience`, or longer than a search may.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_counts_within(
+        &self,
+        filter: &JobFilter,
+        patience: Duration,
+    ) -> Result<Option<StateCounts>, StoreError> {
+        match tokio::time::timeout(patience, self.job_counts(filter)).await {
+            Ok(Ok(counts)) => Ok(Some(counts)),
+            Ok(Err(error)) if error.is_given_up() => Ok(None),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The present rows of these jobs, in no order. Jobs that are gone are left out.
