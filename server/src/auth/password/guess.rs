@@ -8,10 +8,13 @@ const PASSWORDS: &str = include_str!("common_passwords.txt");
 /// Words of which common ones are made.
 const WORDS: &str = include_str!("common_words.txt");
 /// Rows of keys and characters, read in both directions and round and round.
-const ROWS: [&str; 9] = [
+const ROWS: [&str; 12] = [
     "0123456789",
     "1234567890",
     "abcdefghijklmnopqrstuvwxyz",
+    "qwertyuiop",
+    "asdfghjkl",
+    "zxcvbnm",
     "qwertyuiop[]asdfghjkl;'zxcvbnm,./",
     "qwertyuiopasdfghjklzxcvbnm",
     "qwertzuiopasdfghjklyxcvbnm",
@@ -52,9 +55,8 @@ fn is_pattern(password: &str) -> bool {
     different.dedup();
     let repeats =
         |period: usize| characters.iter().skip(period).zip(&characters).all(|(later, earlier)| later == earlier);
-    // Once over and a bit is still only the pattern, as in 123456789012345.
     different.len() < MIN_DIFFERENT
-        || (1..=characters.len() * 2 / 3).any(repeats)
+        || (1..=characters.len() / 2).any(repeats)
         || ROWS.iter().any(|row| follows(&characters, row))
 }
 
@@ -175,6 +177,7 @@ mod tests {
             "seven quiet lanterns hum",
             "ana likes to paddle slowly",
             "kV9#xq2!LmT7zR4w",
+            "a password for tests only",
             "purple giraffe ladder sings",
             "床前明月光疑是地上霜举头望明月",
             "39485720394857264",
