@@ -70,6 +70,7 @@ impl Room {
 enum Arrived {
     Whole(Bytes),
     TooLarge,
+    TooSlow,
     Broken,
 }
 
@@ -92,7 +93,7 @@ pub(super) async fn limit(State(room): State<Room>, request: Request, next: Next
             return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
         }
         Ok(Arrived::Broken) => return StatusCode::BAD_REQUEST.into_response(),
-        Err(_) => return too_slow(),
+        Ok(Arrived::TooSlow) | Err(_) => return too_slow(),
     };
     next.run(Request::from_parts(parts, Body::from(bytes))).await
 }
@@ -127,6 +128,7 @@ async fn document(room: &Room, request: Request, next: Next) -> Response {
     };
     let (not_kept, bytes) = match (not_kept, arrived) {
         (_, Arrived::Broken) => return StatusCode::BAD_REQUEST.into_response(),
+        (_, Arrived::TooSlow) => return too_slow(),
         (None, Arrived::Whole(bytes)) => (None, bytes),
         (None, Arrived::TooLarge) => (Some(NotKept::TooLarge), Bytes::new()),
         (not_kept, _) => (not_kept, Bytes::new()),
@@ -157,7 +159,7 @@ async fn read(body: Body, limit: usize, discard: usize) -> Arrived {
     let mut kept = Vec::new();
     let mut n_read = 0;
     loop {
-        let Ok(chunk) = tokio::time::timeout(PATIENCE, body.next()).await else { return Arrived::Broken };
+        let Ok(chunk) = tokio::time::timeout(PATIENCE, body.next()).await else { return Arrived::TooSlow };
         let Some(chunk) = chunk else { break };
         let Ok(chunk) = chunk else { return Arrived::Broken };
         n_read += chunk.len();

@@ -149,19 +149,20 @@ async fn guessing_is_slowed_down_and_open_sessions_stay() {
 async fn an_act_that_cannot_be_noted_is_not_done() {
     let deck = Deck::new().await;
     let token = deck.setup_token().await;
-    let refuse = "create function jobdeck.full() returns trigger language plpgsql as
+    let refuse = "create function jobdeck.refuse_entry() returns trigger language plpgsql as
                     $$ begin raise exception 'disk full' using errcode = '53100'; end $$;
-                  create trigger full before insert on jobdeck.audit_log execute function jobdeck.full()";
+                  create trigger refuse_entry before insert on jobdeck.audit_log execute function jobdeck.refuse_entry()";
     sqlx::raw_sql(refuse).execute(deck.store.pool()).await.unwrap();
     let form = [("token", &*token), ("name", "Ana Costa"), ("email", "ana@example.com"), ("password", PASSWORD)];
     assert_eq!(deck.post("/setup", None, &form).await.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(!deck.store.user_exists().await.unwrap());
-    sqlx::query("drop trigger full on jobdeck.audit_log").execute(deck.store.pool()).await.unwrap();
+    sqlx::query("drop trigger refuse_entry on jobdeck.audit_log").execute(deck.store.pool()).await.unwrap();
     assert!(deck.post("/setup", None, &form).await.set_cookie(COOKIE).is_some());
 
     let open = deck.post("/sign-in", None, &[("email", "ana@example.com"), ("password", PASSWORD)]).await;
     let open = open.set_cookie(COOKIE).unwrap().0;
-    let create = "create trigger full before insert on jobdeck.audit_log execute function jobdeck.full()";
+    let create =
+        "create trigger refuse_entry before insert on jobdeck.audit_log execute function jobdeck.refuse_entry()";
     sqlx::query(create).execute(deck.store.pool()).await.unwrap();
     let sessions = async || -> i64 {
         let count = "select count(*) from jobdeck.sign_in_sessions";
