@@ -255,6 +255,12 @@ $$;
 create trigger queue_waits_for_claims before update on jobdeck.queues
   for each row execute function jobdeck.queue_waits_for_claims();
 
+-- Whether a worker takes jobs: it gave a sign of life lately and is not stopping. The one place that says how lately.
+create function jobdeck.worker_is_alive(heartbeat_at timestamptz, stopping_at timestamptz) returns boolean
+language sql stable parallel safe as $$
+  select stopping_at is null and heartbeat_at > now() - interval '30 seconds'
+$$;
+
 -- Takes up to `max_jobs` due jobs of `from_queue` whose type is one of `of_types`, each with a new token and a lease.
 --
 -- Order: each point of priority is worth a minute of waiting, then id. So a job is overtaken only by those that became due at most

@@ -43,7 +43,7 @@ pub use registry::{RegisteredType, WorkerInfo};
 pub use retention::{DeleteOutcome, PruneBatch, PruneBoundary, PruneRule, Removed};
 pub use schedules::{RunNow, ScheduleChange, ScheduleCreated, ScheduleDeleted, ScheduleInfo, Tick, TickOutcome};
 pub use steps::Step;
-pub use users::{NewUser, SignInSession, User, UserRole};
+pub use users::{NewSignIn, NewUser, SignInSession, User, UserRole};
 
 pub(crate) use effects::{EffectBegun, EffectCall, EffectEnd};
 pub(crate) use kept::keepable;
@@ -68,6 +68,9 @@ pub struct Store {
     /// dashboard slows the queue.
     searches: PgPool,
     enqueues: Arc<enqueue::EnqueueGroup>,
+    /// Turns of counts that must read every job: fewer than there are connections for searches, so that lists are read
+    /// meanwhile.
+    counts: Arc<tokio::sync::Semaphore>,
 }
 
 /// What a store function can answer besides its result.
@@ -134,6 +137,15 @@ impl StoreError {
         }
     }
 
+    /// Whether a statement was given up because it took too long, such as a search, or found no free connection in time.
+    pub fn is_given_up(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::PoolTimedOut) => true,
+            Self::Database(sqlx::Error::Database(error)) => error.code().as_deref() == Some("57014"),
+            _ => false,
+        }
+    }
+
     /// Whether the value itself is what was refused, so that sending it again is of no use.
     pub(crate) fn refuses_value(&self) -> bool {
         match self {
@@ -154,10 +166,11 @@ impl Store {
 
     /// Wraps a pool the caller already has. Searches share it, with whatever statement timeout it sets.
     pub fn new(pool: PgPool) -> Self {
-        Self { searches: pool.clone(), pool, enqueues: Arc::default() }
+        let counts = turns(pool.options().get_max_connections());
+        Self { searches: pool.clone(), pool, counts, enqueues: Arc::default() }
     }
 
-    /// Connects to `url` with at most `connections` connections for the queue and a third as many for searches. A
+    /// Connects to `url` with at most `connections` connections for the queue and a third as many, 3 to 8, for searches. A
     /// transaction left open is given up after 60 s, a statement after 30 s, a search after 2 s.
     ///
     /// # Errors
@@ -166,8 +179,9 @@ impl Store {
         let pool_options = pool_options();
         let pool = pool_options.clone().max_connections(connections).connect_with(connect_options(url)?).await?;
         let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
-        let searches = pool_options.max_connections((connections / 3).clamp(1, 8)).connect_lazy_with(searches);
-        Ok(Self { pool, searches, enqueues: Arc::default() })
+        let n_searches = (connections / 3).clamp(3, 8);
+        let searches = pool_options.max_connections(n_searches).connect_lazy_with(searches);
+        Ok(Self { pool, searches, counts: turns(n_searches), enqueues: Arc::default() })
     }
 
     /// As [`Store::connect`], but without a connection until one is needed.
@@ -249,6 +263,11 @@ impl Store {
 
 /// How long a connection may take to answer an empty request before it counts as half open.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// All but one of `connections`.
+fn turns(connections: u32) -> Arc<tokio::sync::Semaphore> {
+    Arc::new(tokio::sync::Semaphore::new((connections.max(2) - 1) as usize))
+}
 
 /// Connections are tried before use only after a rest of 100 ms: a round trip for each statement would double its cost, and one that
 /// broke meanwhile fails as it would when breaking a moment later.

@@ -4,8 +4,10 @@
 
 mod database;
 mod http;
+mod proxies;
 mod worker;
 
 pub use database::{DatabaseArgs, DatabaseConfig};
-pub use http::{BaseUrl, HttpArgs, HttpConfig};
+pub use http::{BaseUrl, ConnectionLimits, HttpArgs, HttpConfig};
+pub use proxies::TrustedProxies;
 pub use worker::{WorkerArgs, WorkerConfig};

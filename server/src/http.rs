@@ -1,10 +1,11 @@
 //! The web half: routes, and the layers every request passes.
 //!
-//! From the outside in: headers and panics, then method and origin, then who asks (closed unless listed as open), then the
+//! From the outside in: headers, the client's address, panics, then method and origin, then who asks (closed unless listed as open), then the
 //! size of the body, then the route. Pages and server functions are the app's; what is here works without script.
 
 pub(crate) mod assets;
 mod body;
+mod client;
 pub(crate) mod export;
 mod gate;
 mod headers;
@@ -13,10 +14,13 @@ mod job_json;
 mod live;
 mod origin;
 mod pages;
+pub(crate) mod places;
 mod preferences;
 mod redirect;
 pub(crate) mod serve;
 mod sign_in;
+
+pub use serve::serve;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -46,10 +50,11 @@ pub fn router(state: AppState) -> Router {
         .merge(export::routes())
         .merge(pages::routes(&state))
         .fallback(pages::not_found)
-        .layer(from_fn(body::limit))
+        .layer(from_fn_with_state(body::Room::default(), body::limit))
         .layer(from_fn_with_state(state.clone(), gate::identify))
         .layer(from_fn_with_state(state.clone(), origin::check))
         .layer(from_fn(headers::catch_panics))
+        .layer(from_fn_with_state(client::Clients::new(state.config.clone()), client::identify))
         .layer(from_fn_with_state(state.clone(), headers::secure))
         .with_state(state)
 }

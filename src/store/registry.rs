@@ -31,6 +31,15 @@ pub struct WorkerInfo {
     pub heartbeat_at: DateTime<Utc>,
     /// Set once it takes no more jobs.
     pub stopping_at: Option<DateTime<Utc>>,
+    /// Whether it takes jobs: it gave a sign of life in the last 30 s and is not stopping.
+    pub is_alive: bool,
+}
+
+impl WorkerInfo {
+    /// Whether it takes jobs of this type.
+    pub fn takes(&self, job_type: &str) -> bool {
+        self.is_alive && self.types.iter().any(|known| known == job_type)
+    }
 }
 
 /// A type as the worker that registered last declared it.
@@ -289,7 +298,8 @@ impl Store {
     /// If the database does.
     pub async fn worker_list(&self) -> Result<Vec<WorkerInfo>, StoreError> {
         Ok(sqlx::query_as(
-            "select name, version, types, queues, slots, started_at, heartbeat_at, stopping_at
+            "select name, version, types, queues, slots, started_at, heartbeat_at, stopping_at,
+               jobdeck.worker_is_alive(heartbeat_at, stopping_at) as is_alive
              from jobdeck.workers order by name",
         )
         .fetch_all(&self.pool)

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::users::new_setup_link;
 use crate::config::{BaseUrl, DatabaseConfig, HttpArgs, HttpConfig, WorkerConfig};
 use crate::database::Database;
-use crate::http::serve::serve;
+use crate::http::serve;
 use crate::job_types;
 use crate::shutdown::{Shutdown, ShutdownTrigger};
 use crate::state::AppState;
@@ -87,10 +87,11 @@ async fn run_halves(
         if !base_url.is_https() && !args.listen.ip().is_loopback() {
             tracing::warn!("people reach the deck without TLS: passwords and cookies can be read on the way");
         }
+        let config_http = state.config.clone();
         let app = crate::router(state);
         let stop = stop();
         halves.spawn(async move {
-            serve(listener, app, stop, REQUEST_GRACE).await;
+            serve(listener, app, config_http, stop, REQUEST_GRACE).await;
             Ok(())
         });
         announce(&database.store, &base_url).await?;

@@ -1,6 +1,10 @@
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use ::http::Uri;
+
+use super::TrustedProxies;
+use super::worker::number;
 
 /// Where the deck listens and what its address is.
 #[derive(clap::Args, Clone, Debug)]
@@ -15,6 +19,18 @@ pub struct HttpArgs {
     /// Short label beside the name on every page, 1 to 20 characters.
     #[arg(long, env = "JOBDECK_ENVIRONMENT", default_value = "local", value_name = "LABEL", value_parser = environment)]
     pub environment: String,
+    /// Reverse proxies in front of the deck: IP addresses and networks such as 127.0.0.1,10.0.0.0/8, with commas between
+    /// them. Only their Forwarded and X-Forwarded-For headers are believed, read from the right, for sign-in delays, limits
+    /// per address and the audit log. Each must write one of the two headers. Default: none.
+    #[arg(long, env = "JOBDECK_TRUSTED_PROXIES", default_value = "", value_name = "ADDRESSES")]
+    pub trusted_proxies: TrustedProxies,
+    /// Most connections from one address (IPv6: one /64 network), 1 to 4096; more are closed at once. Not for trusted
+    /// proxies: behind them it bounds each client's requests at once.
+    #[arg(long, env = "JOBDECK_CONNECTIONS_PER_ADDRESS", default_value = "256", value_name = "N", value_parser = per_address)]
+    pub connections_per_address: usize,
+    /// How long a reply may wait for a reader who takes nothing of it, 1 to 3600 seconds. Then the connection is closed.
+    #[arg(long, env = "JOBDECK_WRITE_TIMEOUT_SECS", default_value = "30", value_name = "SECONDS", value_parser = write_timeout)]
+    pub write_timeout_secs: u64,
 }
 
 /// Settings of the web half.
@@ -26,6 +42,25 @@ pub struct HttpConfig {
     pub base_url_is_set: bool,
     /// Label beside the name on every page.
     pub environment: String,
+    /// Whose word about a client's address is believed.
+    pub trusted_proxies: TrustedProxies,
+    /// Bounds on connections.
+    pub connections: ConnectionLimits,
+}
+
+/// What one address may take of the deck's connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Most connections from one address; behind a trusted proxy, requests at once. Default 256.
+    pub per_address: usize,
+    /// How long a reader may take nothing of a reply. Default 30 s.
+    pub write_timeout: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { per_address: 256, write_timeout: Duration::from_secs(30) }
+    }
 }
 
 impl HttpConfig {
@@ -35,6 +70,11 @@ impl HttpConfig {
             base_url: args.base_url.clone().unwrap_or_else(|| BaseUrl::of_listener(bound)),
             base_url_is_set: args.base_url.is_some(),
             environment: args.environment.clone(),
+            trusted_proxies: args.trusted_proxies.clone(),
+            connections: ConnectionLimits {
+                per_address: args.connections_per_address,
+                write_timeout: Duration::from_secs(args.write_timeout_secs),
+            },
         }
     }
 }
@@ -103,6 +143,14 @@ fn base_url(text: &str) -> Result<BaseUrl, String> {
         }
         Some(port) => format!("{scheme}://{host}:{port}"),
     }))
+}
+
+fn per_address(text: &str) -> Result<usize, String> {
+    number("JOBDECK_CONNECTIONS_PER_ADDRESS", text, 1..=4096)
+}
+
+fn write_timeout(text: &str) -> Result<u64, String> {
+    number("JOBDECK_WRITE_TIMEOUT_SECS", text, 1..=3600)
 }
 
 fn environment(text: &str) -> Result<String, String> {

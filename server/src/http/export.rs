@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chrono::{TimeDelta, Utc};
+use chrono::Utc;
 use cookie::{Cookie, SameSite};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use jobdeck::store::{Actor, CancelOutcome, RerunOutcome, RetryOutcome};
@@ -173,7 +173,7 @@ impl Visit {
             Problem::NotReady(_) => StatusCode::CONFLICT,
             Problem::Trouble => StatusCode::SERVICE_UNAVAILABLE,
         };
-        self.html(status, |frame| export_page::render_problem(problem, frame, self.uri.path()))
+        self.html(status, |frame| export_page::render_problem(problem, frame, readable(self.uri.path())))
     }
 
     fn trouble(&self, error: &StoreError) -> Response {
@@ -376,14 +376,8 @@ impl Experience {
     }
 
     async fn query(store: &Store, job_type: &str) -> Result<Self, StoreError> {
-        let alive_since = store.now().await? - TimeDelta::seconds(30);
         let workers = store.worker_list().await?;
-        let able = workers.iter().filter(|worker| {
-            worker.heartbeat_at > alive_since
-                && worker.stopping_at.is_none()
-                && worker.types.iter().any(|known| known == job_type)
-        });
-        let slots = able.map(|worker| i64::from(worker.slots)).sum();
+        let slots = workers.iter().filter(|worker| worker.takes(job_type)).map(|worker| i64::from(worker.slots)).sum();
         Ok(Self { run_seconds: store.job_type_run_seconds(job_type).await?, slots })
     }
 }
@@ -463,6 +457,11 @@ async fn export_view(
 fn parse_id(text: &str) -> Option<JobId> {
     let id: Uuid = text.parse().ok()?;
     (id.hyphenated().to_string() == text).then_some(JobId(id))
+}
+
+/// What can be asked for again of a path below `/e/`: that of an action leads to its page.
+fn readable(path: &str) -> &str {
+    ["/cancel", "/again", "/events"].into_iter().find_map(|action| path.strip_suffix(action)).unwrap_or(path)
 }
 
 fn page_path(id: JobId) -> String {

@@ -1,8 +1,6 @@
 //! Who asks, and whether they may come in. Closed unless a path is listed as open.
 
-use std::net::SocketAddr;
-
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::request::Parts;
@@ -12,6 +10,7 @@ use jobdeck_app::ssr::RequestContext;
 use jobdeck_app::{AppError, Locale};
 use leptos::prelude::FromServerFnError as _;
 
+use super::client::Client;
 use super::{headers, origin, redirect};
 use crate::auth::{self, cookie, token};
 use crate::state::AppState;
@@ -27,7 +26,7 @@ enum Door {
     Link,
     /// A server function: answers 401.
     Function,
-    /// The live stream: answers 401, and does not count as activity.
+    /// The live stream: answers 401.
     Stream,
     /// A page: leads to sign-in.
     Closed,
@@ -44,6 +43,12 @@ fn door(path: &str) -> Door {
         _ if path.starts_with("/api/") => Door::Function,
         _ => Door::Closed,
     }
+}
+
+/// Whether a request shows that someone is there. What pages ask for by themselves, again and again, does not: their streams,
+/// what a stream makes them read, and everything of a recipient's page, which needs no sign-in.
+fn is_activity(path: &str) -> bool {
+    !["/live", "/api/fn/follow_job"].contains(&path) && !path.starts_with("/e/")
 }
 
 /// Puts a [`RequestContext`] into the request and turns away who is not signed in.
@@ -86,7 +91,7 @@ pub(super) fn sign_in_digest(state: &AppState, headers: &HeaderMap) -> Option<[u
 async fn context(state: &AppState, parts: &Parts, door: Door) -> Result<RequestContext, jobdeck::StoreError> {
     let user = match sign_in_digest(state, &parts.headers) {
         Some(digest) if door != Door::Link => {
-            state.store.sign_in_find(&digest, auth::IDLE, door != Door::Stream).await?
+            state.store.sign_in_find(&digest, auth::IDLE, is_activity(parts.uri.path())).await?
         }
         _ => None,
     };
@@ -96,8 +101,7 @@ async fn context(state: &AppState, parts: &Parts, door: Door) -> Result<RequestC
         user,
         locale: Locale::from_request(lang.as_deref(), cookie::find(&parts.headers, "lang"), accepted),
         theme: cookie::find(&parts.headers, "theme").and_then(Theme::from_word),
-        // The peer's address: a header that says otherwise could come from anyone.
-        address: parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_canonical().to_string()),
+        address: parts.extensions.get::<Client>().map(|client| client.0.to_string()),
         can_set_up: false,
     })
 }
@@ -165,5 +169,15 @@ mod tests {
         assert_eq!(door("/sign-in"), Door::Open);
         assert_eq!(door("/healthz"), Door::Plain);
         assert_eq!(door("/e/x"), Door::Link);
+    }
+
+    #[test]
+    fn what_pages_do_by_themselves_is_no_activity() {
+        for path in ["/live", "/api/fn/follow_job", "/e/x", "/e/x/events", "/e/x/file"] {
+            assert!(!is_activity(path), "{path}");
+        }
+        for path in ["/", "/jobs", "/live/x", "/api/fn/read_job", "/api/fn/retry_job", "/demo", "/e"] {
+            assert!(is_activity(path), "{path}");
+        }
     }
 }

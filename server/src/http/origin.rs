@@ -80,7 +80,13 @@ mod tests {
     use super::*;
 
     fn config(base_url: &str, base_url_is_set: bool) -> HttpConfig {
-        HttpConfig { base_url: base_url.parse().unwrap(), base_url_is_set, environment: "test".to_owned() }
+        HttpConfig {
+            base_url: base_url.parse().unwrap(),
+            base_url_is_set,
+            environment: "test".to_owned(),
+            trusted_proxies: Default::default(),
+            connections: Default::default(),
+        }
     }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {

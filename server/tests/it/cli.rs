@@ -88,6 +88,12 @@ async fn mistakes_are_told_in_one_line() {
     let (ok, _, error) = outcome(wrong).await;
     assert!(!ok && error.contains("JOBDECK_HEARTBEAT_SECS is 3"), "{error}");
 
+    let mut wrong = jobdeck(&["web"], &url);
+    wrong.env("JOBDECK_TRUSTED_PROXIES", "127.0.0.1, proxy.local");
+    let (ok, _, error) = outcome(wrong).await;
+    assert!(!ok && error.contains("JOBDECK_TRUSTED_PROXIES must be IP addresses or networks"), "{error}");
+    assert!(error.contains("\"proxy.local\" is none"), "{error}");
+
     let (ok, _, error) = outcome(jobdeck(&["serve"], "postgres://ana:secret@127.0.0.1:1/deck")).await;
     assert!(!ok && error.contains("cannot connect to the database at 127.0.0.1:1/deck"), "{error}");
     assert!(!error.contains("secret"), "{error}");
@@ -129,7 +135,7 @@ async fn serve_answers_and_stops_in_order_with_a_stream_open() {
 
     // The link signs the first admin in.
     let body =
-        format!("token={}&name=Ana&email=ana%40example.com&password=correct+horse+battery", link.expect("a link"));
+        format!("token={}&name=Ana&email=ana%40example.com&password=seven+quiet+lanterns+hum", link.expect("a link"));
     let request = format!(
         "POST /setup HTTP/1.1\nHost: {address}\nOrigin: http://{address}\nConnection: close\n\
          Content-Type: application/x-www-form-urlencoded\nContent-Length: {}\n\n{body}",

@@ -2,6 +2,7 @@
 
 mod access;
 mod cli;
+mod connections;
 mod cross_site;
 mod export;
 mod links;

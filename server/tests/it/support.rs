@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
-use jobdeck::store::{NewUser, UserRole};
+use jobdeck::store::{Actor, NewSignIn, NewUser, UserRole};
 use jobdeck::{EnqueueOptions, JobId, JobState, JobType, Store};
 use jobdeck_server::AppState;
 use jobdeck_server::config::HttpConfig;
@@ -22,8 +22,10 @@ use sqlx::{Connection as _, PgConnection};
 pub(crate) const ORIGIN: &str = "https://deck.example";
 /// The sign-in cookie's name on it.
 pub(crate) const COOKIE: &str = "__Host-jobdeck";
+/// The proxy every deck here trusts.
+pub(crate) const PROXY: &str = "10.0.0.1";
 /// Everybody's password.
-pub(crate) const PASSWORD: &str = "correct horse battery staple";
+pub(crate) const PASSWORD: &str = "seven quiet lanterns hum";
 
 /// A job that waits for a worker no test starts.
 #[derive(Serialize, Deserialize)]
@@ -49,6 +51,10 @@ pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
+}
+
+fn set_up() -> Actor {
+    Actor { name: "set-up of a test".to_owned(), ..Actor::default() }
 }
 
 /// Where tests make their databases.
@@ -80,15 +86,24 @@ impl Deck {
 
     /// A deck whose people use `base_url`.
     pub(crate) async fn at(base_url: &str) -> Self {
+        let base_url = base_url.parse().expect("a base URL");
+        Self::with(|config| config.base_url = base_url).await
+    }
+
+    /// A deck with other settings than usual.
+    pub(crate) async fn with(change: impl FnOnce(&mut HttpConfig)) -> Self {
         let url = empty_database().await;
         let store = Store::connect(&url, 5).await.expect("database answers");
         store.migrate().await.expect("migrated");
         let folder = std::env::temp_dir().join(format!("jobdeck-server-test-{}", uuid::Uuid::now_v7().simple()));
-        let config = HttpConfig {
-            base_url: base_url.parse().expect("a base URL"),
+        let mut config = HttpConfig {
+            base_url: ORIGIN.parse().expect("a base URL"),
             base_url_is_set: true,
             environment: "test".to_owned(),
+            trusted_proxies: PROXY.parse().expect("an address"),
+            connections: Default::default(),
         };
+        change(&mut config);
         let (trigger, shutdown) = Shutdown::channel();
         let state = AppState::load(store.clone(), config, &folder, shutdown).await.expect("state");
         Self { store, url, router: jobdeck_server::router(state), trigger: Some(trigger), folder }
@@ -105,7 +120,9 @@ impl Deck {
             role,
             password_hash: hash.clone(),
         };
-        self.store.user_create(&user).await.expect("user created")
+        let id = self.store.user_create(&user, &set_up()).await.expect("user created");
+        self.forget_set_up().await;
+        id
     }
 
     /// Creates a user and signs them in; the value of `Cookie`.
@@ -114,11 +131,28 @@ impl Deck {
         self.sign_in(user).await
     }
 
+    /// What a test does to begin with is not what it looks for in the audit log.
+    async fn forget_set_up(&self) {
+        sqlx::query("delete from jobdeck.audit_log where actor = $1")
+            .bind(set_up().name)
+            .execute(self.store.pool())
+            .await
+            .expect("audit log");
+    }
+
     /// Signs a user in; the value of `Cookie`.
     pub(crate) async fn sign_in(&self, user: uuid::Uuid) -> String {
         let token = format!("{0}{0}", uuid::Uuid::now_v7().simple())[..43].to_owned();
         let digest: [u8; 32] = Sha256::digest(&token).into();
-        self.store.sign_in_create(&digest, user, Duration::from_secs(3600), None, None).await.expect("signed in");
+        let sign_in = NewSignIn {
+            digest: &digest,
+            user_id: user,
+            life: Duration::from_secs(3600),
+            user_agent: None,
+            replaces: None,
+        };
+        self.store.sign_in_create(&sign_in, &set_up()).await.expect("signed in");
+        self.forget_set_up().await;
         format!("{COOKIE}={token}")
     }
 
