@@ -1,5 +1,6 @@
 //! What the server provides to pages and server functions, and the one gate of the latter.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use jobdeck::store::{Actor, SignInSession};
@@ -37,8 +38,11 @@ pub struct AppContext {
     /// Label beside the brand, such as `local`; may be empty.
     pub environment: Arc<str>,
     /// Makes a signed path `/e/<token>`.
-    pub export_link: Arc<dyn Fn(LinkRequest) -> String + Send + Sync>,
+    pub export_link: Arc<dyn Fn(LinkRequest) -> SignedPath + Send + Sync>,
 }
+
+/// A signed path on its way.
+pub type SignedPath = Pin<Box<dyn Future<Output = String> + Send>>;
 
 /// A link to the page of an export, to be signed. Whoever has it may see that export and fetch its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

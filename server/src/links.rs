@@ -5,8 +5,9 @@
 //! stored, so a link is revoked by retiring its key. A link has exactly one spelling: padding, other alphabets and stray bits are
 //! refused.
 //!
-//! Checking a link asks the database nothing. Each process reads the keys anew every few seconds ([`LinkSigner::keep_fresh`]); keys
-//! that could not be read for 8 s vouch for nothing, so a retired key is dead everywhere within 10 s, open streams included.
+//! What is forged, altered, expired or about another job is found out without asking the database. A link that is right is
+//! believed if the keys were read less than 3 s ago, else they are read again first; keys that could not be read for 8 s vouch for
+//! nothing. So a retired key is dead in every process within 10 s, open streams included, and nobody's links cost nothing.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -20,14 +21,14 @@ use jobdeck::{JobId, Store};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::shutdown::Shutdown;
-
 /// How long a link works unless said otherwise.
 pub const DEFAULT_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How often the keys are read, and how long that may take.
-const READ_EVERY: Duration = Duration::from_secs(3);
+/// How long keys are believed without a look, and how long that look may take.
+const FRESH_FOR: Duration = Duration::from_secs(3);
 const READ_WITHIN: Duration = Duration::from_secs(4);
+/// How long to wait after the keys could not be read.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long keys are good for without being read again. With the 2 s between two checks of an open stream it makes 10 s.
 const KEYS_LIFE: Duration = Duration::from_secs(8);
 
@@ -98,6 +99,10 @@ pub enum LinkError {
 #[derive(Clone, Debug)]
 pub struct LinkSigner {
     ring: Arc<RwLock<KeyRing>>,
+    /// Held by whoever reads the keys again, so that one does it for all; when that last failed.
+    reader: Arc<tokio::sync::Mutex<Option<Instant>>>,
+    /// Without one the keys stay as they are.
+    store: Option<Store>,
 }
 
 #[derive(Debug)]
@@ -115,49 +120,61 @@ impl LinkSigner {
     /// If the database does, or the system has no randomness.
     pub async fn load(store: &Store) -> anyhow::Result<Self> {
         let read_at = Instant::now();
-        Ok(Self::at(read(store).await?, read_at))
-    }
-
-    /// `keys`: newest first. They are good for 8 s.
-    pub fn new(keys: Vec<LinkKey>) -> Self {
-        Self::at(keys, Instant::now())
+        Ok(Self { store: Some(store.clone()), ..Self::at(read(store).await?, read_at) })
     }
 
     fn at(keys: Vec<LinkKey>, read_at: Instant) -> Self {
-        Self { ring: Arc::new(RwLock::new(KeyRing { keys, read_at })) }
+        let ring = Arc::new(RwLock::new(KeyRing { keys, read_at }));
+        Self { ring, reader: Arc::default(), store: None }
     }
 
-    /// Reads the keys again every 3 s until the process stops.
-    pub fn keep_fresh(&self, store: Store, shutdown: Shutdown) {
-        let signer = self.clone();
-        let read_forever = async move {
-            loop {
-                tokio::time::sleep(READ_EVERY).await;
-                let read_at = Instant::now();
-                match tokio::time::timeout(READ_WITHIN, read(&store)).await {
-                    Ok(Ok(keys)) => {
-                        *signer.ring.write().unwrap_or_else(PoisonError::into_inner) = KeyRing { keys, read_at };
-                    }
-                    Ok(Err(error)) => tracing::warn!(%error, "the keys that sign links could not be read"),
-                    Err(_) => tracing::warn!("the keys that sign links could not be read in time"),
-                }
+    /// Reads the keys again unless they are fresh. Trouble leaves them as they are.
+    async fn freshen(&self) {
+        let Some(store) = &self.store else { return };
+        if self.age() < FRESH_FOR {
+            return;
+        }
+        let mut failed_at = self.reader.lock().await;
+        // Someone else may have had the turn meanwhile.
+        if self.age() < FRESH_FOR || failed_at.is_some_and(|at| at.elapsed() < PAUSE) {
+            return;
+        }
+        // What is retired after this moment may not be seen.
+        let read_at = Instant::now();
+        match tokio::time::timeout(READ_WITHIN, read(store)).await {
+            Ok(Ok(keys)) => {
+                *failed_at = None;
+                *self.ring.write().unwrap_or_else(PoisonError::into_inner) = KeyRing { keys, read_at };
+                return;
             }
-        };
-        tokio::spawn(async move {
-            tokio::select! {
-                () = shutdown.requested() => {}
-                () = read_forever => {}
-            }
-        });
+            Ok(Err(error)) => tracing::warn!(%error, "the keys that sign links could not be read"),
+            Err(_) => tracing::warn!("the keys that sign links could not be read in time"),
+        }
+        *failed_at = Some(Instant::now());
+    }
+
+    fn age(&self) -> Duration {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner).read_at.elapsed()
     }
 
     /// The path of a link on this server that works for [`DEFAULT_LIFE`].
-    pub fn path(&self, job_id: JobId, rights: LinkRights, issued_by: Uuid) -> String {
-        format!("/e/{}", self.sign(job_id, Utc::now() + DEFAULT_LIFE, rights, issued_by))
+    pub async fn path(&self, job_id: JobId, rights: LinkRights, issued_by: Uuid) -> String {
+        self.path_until(job_id, Utc::now() + DEFAULT_LIFE, rights, issued_by).await
     }
 
-    /// A link that works until `expires_at`, to the second.
-    pub fn sign(&self, job_id: JobId, expires_at: DateTime<Utc>, rights: LinkRights, issued_by: Uuid) -> String {
+    /// The path of a link that works until `expires_at`, to the second.
+    pub async fn path_until(
+        &self,
+        job_id: JobId,
+        expires_at: DateTime<Utc>,
+        rights: LinkRights,
+        issued_by: Uuid,
+    ) -> String {
+        self.freshen().await;
+        format!("/e/{}", self.sign(job_id, expires_at, rights, issued_by))
+    }
+
+    fn sign(&self, job_id: JobId, expires_at: DateTime<Utc>, rights: LinkRights, issued_by: Uuid) -> String {
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
         // A key that other processes may not have read yet signs only where there is no other. Without a key nothing verifies
         // either; the store always hands out at least one.
@@ -173,11 +190,35 @@ impl LinkSigner {
         URL_SAFE_NO_PAD.encode(token)
     }
 
-    /// What `token` allows now.
+    /// What `token` allows now; with `about`, if it is about that job.
     ///
     /// # Errors
     /// [`LinkError::Expired`] and [`LinkError::Unsure`] only when everything else is right.
-    pub fn verify(&self, token: &str) -> Result<ExportLink, LinkError> {
+    pub async fn check(&self, token: &str, about: Option<JobId>) -> Result<ExportLink, LinkError> {
+        match self.verify(token) {
+            Err(LinkError::Expired) => return Err(LinkError::Expired),
+            Err(LinkError::Invalid) if !self.may_be_newer(token) => return Err(LinkError::Invalid),
+            Ok(link) if about.is_some_and(|id| id != link.job_id) => return Err(LinkError::Invalid),
+            _ => self.freshen().await,
+        }
+        self.verify(token).and_then(|link| match about {
+            Some(id) if id != link.job_id => Err(LinkError::Invalid),
+            _ => Ok(link),
+        })
+    }
+
+    /// Whether `token` names a key that may have been made since the keys were read: their numbers only grow. Who makes one up has
+    /// them read again, once in 3 s whatever they send.
+    fn may_be_newer(&self, token: &str) -> bool {
+        let Ok(token) = URL_SAFE_NO_PAD.decode(token) else { return false };
+        if token.len() != BODY_BYTES + TAG_BYTES {
+            return false;
+        }
+        let newest = self.ring.read().unwrap_or_else(PoisonError::into_inner).keys.first().map_or(0, |key| key.id);
+        i32::from_be_bytes(field(&token, 0)) > newest
+    }
+
+    fn verify(&self, token: &str) -> Result<ExportLink, LinkError> {
         self.verify_at(token, Utc::now(), Instant::now())
     }
 
@@ -234,8 +275,12 @@ mod tests {
         LinkKey { id, secret: vec![secret; 32], is_settled: true }
     }
 
+    fn with_keys(keys: Vec<LinkKey>) -> LinkSigner {
+        LinkSigner::at(keys, Instant::now())
+    }
+
     fn signer() -> LinkSigner {
-        LinkSigner::new(vec![key(2, 7), key(1, 9)])
+        with_keys(vec![key(2, 7), key(1, 9)])
     }
 
     /// With every right, for an hour.
@@ -272,23 +317,32 @@ mod tests {
     }
 
     #[test]
+    fn only_a_key_with_a_higher_number_may_be_newer() {
+        let signer = signer();
+        for (id, may_be) in [(0, false), (1, false), (2, false), (3, true), (i32::MAX, true), (-1, false)] {
+            assert_eq!(signer.may_be_newer(&sign(&with_keys(vec![key(id, 1)]))), may_be, "{id}");
+        }
+        assert!(!signer.may_be_newer(&sign(&with_keys(vec![key(3, 1)]))[1..]));
+    }
+
+    #[test]
     fn key_that_others_may_not_know_signs_only_where_there_is_no_other() {
         let fresh = LinkKey { is_settled: false, ..key(3, 5) };
-        let old = LinkSigner::new(vec![key(2, 7)]);
-        assert!(old.verify(&sign(&LinkSigner::new(vec![fresh.clone(), key(2, 7)]))).is_ok());
-        assert_eq!(old.verify(&sign(&LinkSigner::new(vec![fresh]))), Err(LinkError::Invalid));
+        let old = with_keys(vec![key(2, 7)]);
+        assert!(old.verify(&sign(&with_keys(vec![fresh.clone(), key(2, 7)]))).is_ok());
+        assert_eq!(old.verify(&sign(&with_keys(vec![fresh]))), Err(LinkError::Invalid));
     }
 
     #[test]
     fn older_key_still_verifies_and_a_retired_one_does_not() {
-        let old = sign(&LinkSigner::new(vec![key(1, 9)]));
+        let old = sign(&with_keys(vec![key(1, 9)]));
         assert_eq!(signer().verify(&old).unwrap().job_id, job());
-        assert_eq!(LinkSigner::new(vec![key(2, 7)]).verify(&old), Err(LinkError::Invalid));
+        assert_eq!(with_keys(vec![key(2, 7)]).verify(&old), Err(LinkError::Invalid));
     }
 
     #[test]
     fn wrong_secret_under_the_same_key_id_is_refused() {
-        let token = sign(&LinkSigner::new(vec![key(2, 8)]));
+        let token = sign(&with_keys(vec![key(2, 8)]));
         assert_eq!(signer().verify(&token), Err(LinkError::Invalid));
     }
 

@@ -38,14 +38,13 @@ pub struct AppState {
 
 impl AppState {
     /// Puts the parts together: files in `data_dir`, signing keys from the database. Must be called inside a tokio
-    /// runtime, where the readers of live changes and of signing keys run.
+    /// runtime, where the hub's readers run.
     ///
     /// # Errors
     /// If the folder cannot be used or the database does not answer.
     pub async fn load(store: Store, config: HttpConfig, data_dir: &Path, shutdown: Shutdown) -> anyhow::Result<Self> {
         let storage = FileStore::in_folder(&data_dir.join("files"))?;
         let links = LinkSigner::load(&store).await?;
-        links.keep_fresh(store.clone(), shutdown.clone());
         let app = AppContext {
             store: store.clone(),
             assets: crate::http::assets::from_manifest(),
@@ -53,7 +52,9 @@ impl AppState {
             export_link: {
                 let links = links.clone();
                 Arc::new(move |LinkRequest { job_id, issued_by, can_cancel, can_again }| {
-                    links.path(job_id, LinkRights { cancel: can_cancel, again: can_again }, issued_by)
+                    let links = links.clone();
+                    let rights = LinkRights { cancel: can_cancel, again: can_again };
+                    Box::pin(async move { links.path(job_id, rights, issued_by).await })
                 })
             },
         };

@@ -143,6 +143,17 @@ mod views {
         };
         let types = store.job_type_list().await?;
         let registered = types.into_iter().find(|known| known.job_type == row.job_type).map(TypeView::from);
+        let export_href = if row.job_type == "export_markdown" {
+            let request = LinkRequest {
+                job_id: id,
+                issued_by: caller.user_id,
+                can_cancel: caller.role.allows(Permission::CancelJobs),
+                can_again: caller.role.allows(Permission::RetryJobs),
+            };
+            Some((caller.app.export_link)(request).await)
+        } else {
+            None
+        };
         let (n_duplicates, last_duplicate_at) = store.job_duplicates(id).await?;
         Ok(JobView {
             priority: job.priority,
@@ -161,14 +172,7 @@ mod views {
             attempts: store.attempt_list(id).await?.into_iter().map(Into::into).collect(),
             audit: store.audit_list(&id.to_string(), 50).await?.into_iter().map(Into::into).collect(),
             wait,
-            export_href: (row.job_type == "export_markdown").then(|| {
-                (caller.app.export_link)(LinkRequest {
-                    job_id: id,
-                    issued_by: caller.user_id,
-                    can_cancel: caller.role.allows(Permission::CancelJobs),
-                    can_again: caller.role.allows(Permission::RetryJobs),
-                })
-            }),
+            export_href,
             row,
             now,
         })

@@ -56,7 +56,7 @@ async fn open(
     let visit = Visit { state, request, uri };
     match parse_id(&link) {
         Some(id) => visit.page(id, &headers).await,
-        None => visit.enter(&link),
+        None => visit.enter(&link).await,
     }
 }
 
@@ -69,8 +69,8 @@ struct Visit {
 
 impl Visit {
     /// Sets the cookie and leads to the clean address.
-    fn enter(&self, token: &str) -> Response {
-        let link = match self.state.links.verify(token) {
+    async fn enter(&self, token: &str) -> Response {
+        let link = match self.state.links.check(token, None).await {
             Ok(link) => link,
             Err(error) => return self.problem(error.into()),
         };
@@ -89,7 +89,7 @@ impl Visit {
     }
 
     async fn page(&self, id: JobId, headers: &HeaderMap) -> Response {
-        let (link, token) = match self.authorise(id, headers) {
+        let (link, token) = match self.authorise(id, headers).await {
             Ok(allowed) => allowed,
             Err(error) => return self.problem(error.into()),
         };
@@ -97,7 +97,7 @@ impl Visit {
         let mut known = Known::default();
         match export_view(&self.state, link, token, self.lang(), &experience, &mut known).await {
             // Its file was gone and it was made again: the page of the new job is this one's.
-            Ok(Some(Seen::Rerun(by))) => self.to_job(&link, by, self.query("again").is_some()),
+            Ok(Some(Seen::Rerun(by))) => self.to_job(&link, by, self.query("again").is_some()).await,
             Ok(Some(Seen::Export(export))) => {
                 let banner = self.query("again").map(|_| Banner::SameExport);
                 self.html(StatusCode::OK, |frame| export_page::render_page(&export, frame, banner))
@@ -108,10 +108,9 @@ impl Visit {
     }
 
     /// What the cookie allows on this job.
-    fn authorise<'h>(&self, id: JobId, headers: &'h HeaderMap) -> Result<(ExportLink, &'h str), LinkError> {
+    async fn authorise<'h>(&self, id: JobId, headers: &'h HeaderMap) -> Result<(ExportLink, &'h str), LinkError> {
         let token = crate::auth::cookie::find(headers, COOKIE).ok_or(LinkError::Invalid)?;
-        let link = self.state.links.verify(token)?;
-        if link.job_id == id { Ok((link, token)) } else { Err(LinkError::Invalid) }
+        Ok((self.state.links.check(token, Some(id)).await?, token))
     }
 
     /// The language, if the address names one.
@@ -142,9 +141,9 @@ impl Visit {
     }
 
     /// To the page of another job, with the rights of `link` and for no longer.
-    fn to_job(&self, link: &ExportLink, id: JobId, again: bool) -> Response {
-        let token = self.state.links.sign(id, link.expires_at, link.rights, link.issued_by);
-        Redirect::to(&self.with_query(&format!("/e/{token}"), again)).into_response()
+    async fn to_job(&self, link: &ExportLink, id: JobId, again: bool) -> Response {
+        let path = self.state.links.path_until(id, link.expires_at, link.rights, link.issued_by).await;
+        Redirect::to(&self.with_query(&path, again)).into_response()
     }
 
     /// Who acts: the user who is signed in; of anyone else what is known is whose link it was.
@@ -292,8 +291,8 @@ async fn again(
         Ok(false) => {}
         Ok(true) => {
             return match visit.state.store.job_rerun(job.id, None, &actor).await {
-                Ok(RerunOutcome::Queued { id }) => visit.to_job(&link, id, false),
-                Ok(RerunOutcome::KeyHeld { by }) => visit.to_job(&link, by, true),
+                Ok(RerunOutcome::Queued { id }) => visit.to_job(&link, id, false).await,
+                Ok(RerunOutcome::KeyHeld { by }) => visit.to_job(&link, by, true).await,
                 Ok(RerunOutcome::NotRerunnable(_)) => visit.back(job.id, true),
                 Ok(RerunOutcome::NotFound) => visit.problem(Problem::LinkInvalid),
                 Err(error) => visit.trouble(&error),
@@ -309,7 +308,7 @@ async fn again(
         // It waits, runs or is there: this very export is what they get.
         Ok(RetryOutcome::NotRetryable(_)) => visit.back(job.id, true),
         // The same text was exported anew meanwhile: lead there with the same rights, for no longer.
-        Ok(RetryOutcome::KeyHeld { by }) => visit.to_job(&link, by, true),
+        Ok(RetryOutcome::KeyHeld { by }) => visit.to_job(&link, by, true).await,
         Ok(RetryOutcome::NotFound) => visit.problem(Problem::LinkInvalid),
         Err(error) => visit.trouble(&error),
     }
@@ -319,7 +318,7 @@ impl Visit {
     /// The job a path and a cookie agree on; else the answer to give.
     async fn job(&self, link: &str, headers: &HeaderMap) -> Result<(ExportLink, JobGlance), Box<Response>> {
         let id = parse_id(link).ok_or_else(|| Box::new(self.problem(Problem::LinkInvalid)))?;
-        let (link, _) = self.authorise(id, headers).map_err(|error| Box::new(self.problem(error.into())))?;
+        let (link, _) = self.authorise(id, headers).await.map_err(|error| Box::new(self.problem(error.into())))?;
         match self.state.store.job_glance(id, &[]).await {
             Ok(Some(job)) => Ok((link, job)),
             Ok(None) => Err(Box::new(self.problem(Problem::LinkInvalid))),

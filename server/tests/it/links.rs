@@ -201,6 +201,12 @@ async fn links_that_do_not_work_are_answered_without_the_database() {
         bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };
         String::from_utf8(bytes).expect("ASCII")
     };
+    let newer_key = {
+        use base64::Engine as _;
+        let mut token = [7; 77];
+        token[..4].copy_from_slice(&1_000_i32.to_be_bytes());
+        format!("{EXPORT_COOKIE}={}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token))
+    };
     let forged = format!("{EXPORT_COOKIE}={}", "A".repeat(103));
     deck.store.pool().close().await;
     // What works needs it: the pool is closed indeed.
@@ -208,6 +214,7 @@ async fn links_that_do_not_work_are_answered_without_the_database() {
     let cases = [
         (id, &altered, StatusCode::NOT_FOUND),
         (id, &forged, StatusCode::NOT_FOUND),
+        (id, &newer_key, StatusCode::NOT_FOUND),
         (other, &cookie, StatusCode::NOT_FOUND),
         (id, &expired, StatusCode::GONE),
     ];

@@ -82,7 +82,7 @@ pub(super) async fn send(
         ..EnqueueOptions::default()
     };
     match state.store.enqueue(&job, options).await {
-        Ok(Enqueued { id, is_new: true, .. }) => to_link(&state, &user, id, LinkRights::ALL, ""),
+        Ok(Enqueued { id, is_new: true, .. }) => to_link(&state, &user, id, LinkRights::ALL, "").await,
         Ok(Enqueued { id, .. }) => match landed(&state, &context.actor(), &user, id).await {
             Ok(response) => response,
             Err(error) => trouble(&state, &context, Some(&fields), &error),
@@ -94,15 +94,15 @@ pub(super) async fn send(
     }
 }
 
-fn to_link(state: &AppState, user: &SignInSession, id: JobId, rights: LinkRights, query: &str) -> Response {
-    Redirect::to(&format!("{}{query}", state.links.path(id, rights, user.user_id))).into_response()
+async fn to_link(state: &AppState, user: &SignInSession, id: JobId, rights: LinkRights, query: &str) -> Response {
+    Redirect::to(&format!("{}{query}", state.links.path(id, rights, user.user_id).await)).into_response()
 }
 
 /// Where a duplicate leads: to the export that is there. What can be done with it stays with whoever had it made: others see it and
 /// fetch its file. If the file is gone, asking for it has it made again, for the one who asks.
 async fn landed(state: &AppState, actor: &Actor, user: &SignInSession, id: JobId) -> Result<Response, StoreError> {
     let Some(job) = state.store.job_glance(id, &[]).await? else {
-        return Ok(to_link(state, user, id, LinkRights::SEE_ONLY, "?again=1"));
+        return Ok(to_link(state, user, id, LinkRights::SEE_ONLY, "?again=1").await);
     };
     let gone = super::file_is_gone(state, &job).await.unwrap_or_else(|error| {
         // Its page is of use all the same, and tells of the trouble if there is still some.
@@ -112,15 +112,15 @@ async fn landed(state: &AppState, actor: &Actor, user: &SignInSession, id: JobId
     let of_others = |by: JobId| to_link(state, user, by, LinkRights::SEE_ONLY, "?again=1");
     if gone {
         match state.store.job_rerun(id, Some(&user.email), actor).await? {
-            RerunOutcome::Queued { id } => return Ok(to_link(state, user, id, LinkRights::ALL, "")),
-            RerunOutcome::KeyHeld { by } => return Ok(of_others(by)),
+            RerunOutcome::Queued { id } => return Ok(to_link(state, user, id, LinkRights::ALL, "").await),
+            RerunOutcome::KeyHeld { by } => return Ok(of_others(by).await),
             RerunOutcome::NotRerunnable(_) | RerunOutcome::NotFound => {}
         }
     }
     Ok(if job.owner.as_deref() == Some(user.email.as_str()) {
-        to_link(state, user, id, LinkRights::ALL, "?again=1")
+        to_link(state, user, id, LinkRights::ALL, "?again=1").await
     } else {
-        of_others(id)
+        of_others(id).await
     })
 }
 

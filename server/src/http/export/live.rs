@@ -44,7 +44,10 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Response {
     let visit = Visit { state, request, uri };
-    let allowed = parse_id(&link).ok_or(LinkError::Invalid).and_then(|id| visit.authorise(id, &headers));
+    let allowed = match parse_id(&link) {
+        Some(id) => visit.authorise(id, &headers).await,
+        None => Err(LinkError::Invalid),
+    };
     let (link, token) = match allowed {
         Ok(allowed) => allowed,
         Err(error) => return visit.problem(error.into()),
@@ -134,7 +137,7 @@ impl Live {
             let now = Instant::now();
             if now >= self.check_at {
                 self.check_at = now + CHECK_EVERY;
-                self.is_sure = match self.state.links.verify(&self.token) {
+                self.is_sure = match self.state.links.check(&self.token, None).await {
                     Ok(_) => true,
                     // Nothing more is shown until it is known whether the link still works.
                     Err(LinkError::Unsure) => false,
