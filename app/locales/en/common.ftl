@@ -94,6 +94,7 @@ action-rerun-job = had it made again
 action-cancel-job = canceled it
 action-enqueue-job = enqueued it
 action-read-job = opened it
+action-follow-job = opened it
 
 notice-retried = It waits to run again.
 notice-canceled = It is canceled.

@@ -94,6 +94,7 @@ action-rerun-job = 重新生成了文件
 action-cancel-job = 取消了任务
 action-enqueue-job = 创建了任务
 action-read-job = 打开了任务
+action-follow-job = 打开了任务
 
 notice-retried = 任务已重新排队。
 notice-canceled = 任务已取消。
