@@ -19,6 +19,7 @@ mod retention;
 mod steps;
 mod users;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgPoolOptions;
@@ -40,7 +41,7 @@ pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
 pub use retention::{DeleteOutcome, PruneBatch, PruneBoundary, PruneRule, Removed};
 pub use steps::Step;
-pub use users::{NewUser, SignInSession, User, UserRole};
+pub use users::{NewSignIn, NewUser, SignInSession, User, UserRole};
 
 pub(crate) use effects::{EffectBegun, EffectCall, EffectEnd};
 pub(crate) use kept::keepable;
@@ -63,6 +64,9 @@ pub struct Store {
     /// For searches people ask for: a bounded share of connections, each statement given up after 2 s, so that no
     /// dashboard slows the queue.
     searches: PgPool,
+    /// Turns of counts that must read every job: fewer than there are connections for searches, so that lists are read
+    /// meanwhile.
+    counts: Arc<tokio::sync::Semaphore>,
 }
 
 /// What a store function can answer besides its result.
@@ -126,6 +130,15 @@ impl StoreError {
         }
     }
 
+    /// Whether a statement was given up because it took too long, such as a search, or found no free connection in time.
+    pub fn is_given_up(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::PoolTimedOut) => true,
+            Self::Database(sqlx::Error::Database(error)) => error.code().as_deref() == Some("57014"),
+            _ => false,
+        }
+    }
+
     /// Whether the value itself is what was refused, so that sending it again is of no use.
     pub(crate) fn refuses_value(&self) -> bool {
         match self {
@@ -146,10 +159,11 @@ impl Store {
 
     /// Wraps a pool the caller already has. Searches share it, with whatever statement timeout it sets.
     pub fn new(pool: PgPool) -> Self {
-        Self { searches: pool.clone(), pool }
+        let counts = turns(pool.options().get_max_connections());
+        Self { searches: pool.clone(), pool, counts }
     }
 
-    /// Connects to `url` with at most `connections` connections for the queue and a third as many for searches. A
+    /// Connects to `url` with at most `connections` connections for the queue and a third as many, 3 to 8, for searches. A
     /// transaction left open is given up after 60 s, a statement after 30 s, a search after 2 s.
     ///
     /// # Errors
@@ -158,8 +172,9 @@ impl Store {
         let pool_options = pool_options();
         let pool = pool_options.clone().max_connections(connections).connect_with(connect_options(url)?).await?;
         let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
-        let searches = pool_options.max_connections((connections / 3).clamp(1, 8)).connect_lazy_with(searches);
-        Ok(Self { pool, searches })
+        let n_searches = (connections / 3).clamp(3, 8);
+        let searches = pool_options.max_connections(n_searches).connect_lazy_with(searches);
+        Ok(Self { pool, searches, counts: turns(n_searches) })
     }
 
     /// As [`Store::connect`], but without a connection until one is needed.
@@ -241,6 +256,11 @@ impl Store {
 
 /// How long a connection may take to answer an empty request before it counts as half open.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// All but one of `connections`.
+fn turns(connections: u32) -> Arc<tokio::sync::Semaphore> {
+    Arc::new(tokio::sync::Semaphore::new((connections.max(2) - 1) as usize))
+}
 
 /// Connections are tried before use only after a rest of 100 ms: a round trip for each statement would double its cost, and one that
 /// broke meanwhile fails as it would when breaking a moment later.

@@ -9,6 +9,7 @@ use crate::model::Permission;
 pub const SERVER_FUNCTIONS: &[(&str, Permission)] = &[
     ("list_jobs", Permission::ViewJobs),
     ("read_job", Permission::ViewJobs),
+    ("follow_job", Permission::ViewJobs),
     ("retry_job", Permission::RetryJobs),
     ("cancel_job", Permission::CancelJobs),
 ];

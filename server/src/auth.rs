@@ -3,6 +3,7 @@
 pub(crate) mod cookie;
 pub(crate) mod password;
 pub(crate) mod person;
+pub(crate) mod strangers;
 pub(crate) mod throttle;
 pub(crate) mod token;
 
@@ -26,6 +27,7 @@ const STREAMS_PER_USER: usize = 6;
 pub(crate) struct Auth {
     pub(crate) hasher: password::Hasher,
     pub(crate) throttle: throttle::Throttle,
+    pub(crate) strangers: strangers::Strangers,
     streams: Arc<Mutex<HashMap<Uuid, usize>>>,
 }
 

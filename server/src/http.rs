@@ -47,7 +47,7 @@ pub fn router(state: AppState) -> Router {
         .merge(export::routes())
         .merge(pages::routes(&state))
         .fallback(pages::not_found)
-        .layer(from_fn(body::limit))
+        .layer(from_fn_with_state(body::Room::default(), body::limit))
         .layer(from_fn_with_state(state.clone(), gate::identify))
         .layer(from_fn_with_state(state.clone(), origin::check))
         .layer(from_fn(headers::catch_panics))

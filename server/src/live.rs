@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::Stream;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use jobdeck::store::{JobFilter, StateCounts};
 use jobdeck::{JobId, JobSummary, Store, StoreError};
 use tokio::sync::{Notify, watch};
@@ -66,21 +67,28 @@ struct Counts {
     watchers: usize,
     value: Option<StateCounts>,
     due: Instant,
+    is_being_read: bool,
 }
 
 impl Hub {
     /// Starts the readers. They end with `shutdown`.
     pub fn new(store: Store, shutdown: Shutdown) -> Self {
         let shared = Arc::new(Shared::default());
-        for reader in [Reader::Rows, Reader::Counts] {
-            let (store, shared, shutdown) = (store.clone(), shared.clone(), shutdown.clone());
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = shutdown.requested() => {}
-                    () = read_forever(reader, &store, &shared) => {}
-                }
-            });
-        }
+        let (rows, counts) = (shared.clone(), shared.clone());
+        let (row_store, until) = (store.clone(), shutdown.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = until.requested() => {}
+                () = read_rows_forever(&row_store, &rows) => {}
+            }
+        });
+        let until = shutdown.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = until.requested() => {}
+                () = read_counts_forever(&store, &counts) => {}
+            }
+        });
         Self { shared, shutdown }
     }
 
@@ -205,7 +213,7 @@ struct CountsGuard {
 impl CountsGuard {
     fn new(shared: Arc<Shared>, key: CountsKey) -> Self {
         let mut counts = lock(&shared.counts);
-        let fresh = || Counts { watchers: 0, value: None, due: Instant::now() };
+        let fresh = || Counts { watchers: 0, value: None, due: Instant::now(), is_being_read: false };
         counts.entry(key.clone()).or_insert_with(fresh).watchers += 1;
         drop(counts);
         shared.counts_wanted.notify_one();
@@ -225,46 +233,27 @@ impl Drop for CountsGuard {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Reader {
-    Rows,
-    Counts,
-}
-
-async fn read_forever(reader: Reader, store: &Store, shared: &Shared) {
+async fn read_rows_forever(store: &Store, shared: &Shared) {
     let mut failing = false;
     loop {
-        let (wanted, idle) = match reader {
-            Reader::Rows => (&shared.rows_wanted, lock(&shared.rows).is_empty()),
-            Reader::Counts => (&shared.counts_wanted, lock(&shared.counts).is_empty()),
-        };
-        if idle {
-            wanted.notified().await;
+        if lock(&shared.rows).is_empty() {
+            shared.rows_wanted.notified().await;
             continue;
         }
-        let read = match reader {
-            Reader::Rows => read_rows(store, shared).await,
-            Reader::Counts => read_counts(store, shared).await,
-        };
-        let pause = match read {
-            Ok(()) => TICK,
-            Err(error) => {
-                // Once per outage is enough.
-                if !failing {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "live view cannot read the database");
-                }
-                PAUSE
+        if let Err(error) = read_rows(store, shared).await {
+            // Once per outage is enough.
+            if !failing {
+                tracing::warn!(error = &error as &dyn std::error::Error, "live view cannot read the database");
             }
-        };
-        failing = pause == PAUSE;
-        if failing {
-            sleep(pause).await;
-        } else {
-            // A new viewer is served at once, but a crowd of them by one query.
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = wanted.notified() => sleep(TICK / 20).await,
-            }
+            failing = true;
+            sleep(PAUSE).await;
+            continue;
+        }
+        failing = false;
+        // A new viewer is served at once, but a crowd of them by one query.
+        tokio::select! {
+            () = sleep(TICK) => {}
+            () = shared.rows_wanted.notified() => sleep(TICK / 20).await,
         }
     }
 }
@@ -308,41 +297,67 @@ async fn read_rows(store: &Store, shared: &Shared) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn read_counts(store: &Store, shared: &Shared) -> Result<(), StoreError> {
+/// Each filter is counted by itself: one that takes long, or that the database refuses, keeps no other waiting.
+async fn read_counts_forever(store: &Store, shared: &Shared) {
+    let mut reading = FuturesUnordered::new();
+    let mut failing = false;
+    loop {
+        for key in due_counts(shared) {
+            reading.push(read_counts(store, shared, key));
+        }
+        let is_idle = lock(&shared.counts).is_empty();
+        tokio::select! {
+            Some(read) = reading.next() => match read {
+                Ok(()) => failing = false,
+                Err(error) => {
+                    if !failing {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "live view cannot count jobs");
+                    }
+                    failing = true;
+                }
+            },
+            () = sleep(TICK), if !is_idle => {}
+            () = shared.counts_wanted.notified() => sleep(TICK / 20).await,
+        }
+    }
+}
+
+/// Filters whose time has come and that are not being counted.
+fn due_counts(shared: &Shared) -> Vec<CountsKey> {
     let now = Instant::now();
-    let due: Vec<CountsKey> =
-        lock(&shared.counts).iter().filter(|(_, counts)| counts.due <= now).map(|(key, _)| key.clone()).collect();
-    let mut result = Ok(());
-    for key in due {
-        let filter = JobFilter { job_type: key.0.clone(), text: key.1.clone(), ..JobFilter::default() };
-        let begun = Instant::now();
-        let read = store.job_counts(&filter).await;
-        let mut counts = lock(&shared.counts);
-        // The last viewer may have left meanwhile.
-        let Some(entry) = counts.get_mut(&key) else { continue };
-        // Counting takes at most a tenth of the time, however large the table.
-        entry.due = Instant::now() + begun.elapsed() * 9;
-        match read {
-            Ok(value) if entry.value != Some(value) => {
+    let mut counts = lock(&shared.counts);
+    let due = counts.iter_mut().filter(|(_, counts)| !counts.is_being_read && counts.due <= now);
+    due.map(|(key, counts)| {
+        counts.is_being_read = true;
+        key.clone()
+    })
+    .collect()
+}
+
+async fn read_counts(store: &Store, shared: &Shared, key: CountsKey) -> Result<(), StoreError> {
+    let filter = JobFilter { job_type: key.0.clone(), text: key.1.clone(), ..JobFilter::default() };
+    let begun = Instant::now();
+    let read = store.job_counts(&filter).await;
+    let mut counts = lock(&shared.counts);
+    // The last viewer may have left meanwhile.
+    let Some(entry) = counts.get_mut(&key) else { return Ok(()) };
+    entry.is_being_read = false;
+    // Counting takes at most a tenth of the time, however large the table.
+    entry.due = Instant::now() + (begun.elapsed() * 9).max(TICK);
+    match read {
+        Ok(value) => {
+            if entry.value != Some(value) {
                 entry.value = Some(value);
                 shared.counts_changed.send_modify(|n| *n += 1);
             }
-            Ok(_) => {}
-            // A count that takes too long is not an outage.
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => result = Err(error),
+            Ok(())
         }
-    }
-    result
-}
-
-/// Whether a statement was given up because it took too long.
-fn is_timeout(error: &StoreError) -> bool {
-    match error {
-        StoreError::Database(error) => {
-            error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
+        // A count that takes too long is not an outage.
+        Err(error) if error.is_given_up() => Ok(()),
+        Err(error) => {
+            entry.due = Instant::now() + PAUSE;
+            Err(error)
         }
-        _ => false,
     }
 }
 

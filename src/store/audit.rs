@@ -6,6 +6,9 @@ use uuid::Uuid;
 
 use super::{Store, StoreError};
 
+/// Most characters of a text in an entry, such as a target a stranger made up.
+const MAX_CHARS: usize = 300;
+
 /// Who acts, for the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
@@ -39,39 +42,36 @@ pub struct AuditEntry {
 }
 
 impl Store {
-    /// Notes that `actor` was refused `action`.
+    /// Notes that `actor` was refused `action`. Whatever the texts are, the entry is written: what Postgres cannot hold is
+    /// replaced, and each is cut to 300 characters.
     ///
     /// # Errors
     /// If the database does.
     pub async fn audit_refused(&self, actor: &Actor, action: &str, target: Option<&str>) -> Result<(), StoreError> {
-        self.audit_write(actor, action, target, "refused").await
+        self.audit_refused_because(actor, action, target, None).await
     }
 
-    /// Notes that `actor` did `action`, where no row of the queue changed with it (a sign-in, say).
+    /// As [`Store::audit_refused`], with words on why.
     ///
     /// # Errors
     /// If the database does.
-    pub async fn audit_done(&self, actor: &Actor, action: &str, target: Option<&str>) -> Result<(), StoreError> {
-        self.audit_write(actor, action, target, "done").await
-    }
-
-    async fn audit_write(
+    pub async fn audit_refused_because(
         &self,
         actor: &Actor,
         action: &str,
         target: Option<&str>,
-        outcome: &str,
+        reason: Option<&str>,
     ) -> Result<(), StoreError> {
         sqlx::query(
-            "insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome)
-             values ($1, $2, $3, $4, $5, $6)",
+            "insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome, reason)
+             values ($1, $2, $3, $4, $5, 'refused', $6)",
         )
         .bind(actor.user_id)
-        .bind(&actor.name)
-        .bind(&actor.address)
+        .bind(entry_text(&actor.name))
+        .bind(actor.address.as_deref().map(entry_text))
         .bind(action)
-        .bind(target)
-        .bind(outcome)
+        .bind(target.map(entry_text))
+        .bind(reason.map(entry_text))
         .execute(&self.pool)
         .await?;
         Ok(())
@@ -91,4 +91,12 @@ impl Store {
         .fetch_all(&self.pool)
         .await?)
     }
+}
+
+/// A text as it can be kept: without NUL, and short enough for the index on targets.
+pub(super) fn entry_text(text: &str) -> String {
+    text.chars()
+        .take(MAX_CHARS)
+        .map(|character| if character == '\0' { char::REPLACEMENT_CHARACTER } else { character })
+        .collect()
 }

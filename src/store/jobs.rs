@@ -1,7 +1,10 @@
 //! Reading jobs: one, a page of many, and how many there are.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Store, StoreError};
 use crate::{Attempt, FailureClass, Job, JobId, JobState, JobSummary};
@@ -86,6 +89,13 @@ impl StateCounts {
 /// Makes a text a LIKE pattern that finds it anywhere.
 pub(super) fn contains_pattern(text: &str) -> String {
     format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('\0', ""))
+}
+
+impl JobFilter {
+    /// Whether the counters know how many match.
+    fn is_counted(&self) -> bool {
+        self.text.is_none() && self.class.is_none() && self.code.is_none()
+    }
 }
 
 impl Store {
@@ -254,13 +264,49 @@ impl Store {
     }
 
     /// How many jobs match in each state; the filter's own state does not narrow them. Constant time if only a type
-    /// or a queue does, a search otherwise.
+    /// or a queue does, a search otherwise: of those a few run at once, the others wait for their turn.
     ///
     /// # Errors
     /// As [`Store::job_list`].
     pub async fn job_counts(&self, filter: &JobFilter) -> Result<StateCounts, StoreError> {
-        let is_counted = filter.text.is_none() && filter.class.is_none() && filter.code.is_none();
-        let rows: Vec<(String, i64)> = if is_counted {
+        let _turn = self.count_turn(filter).await;
+        self.count(filter).await
+    }
+
+    /// As [`Store::job_counts`], but `None` if it takes longer than `patience`, or longer than a search may.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_counts_within(
+        &self,
+        filter: &JobFilter,
+        patience: Duration,
+    ) -> Result<Option<StateCounts>, StoreError> {
+        let until = tokio::time::Instant::now() + patience;
+        let Ok(turn) = tokio::time::timeout_at(until, self.count_turn(filter)).await else { return Ok(None) };
+        let (store, filter) = (self.clone(), filter.clone());
+        // In a task of its own: a statement that is under way goes on when nobody waits for it, and so must its turn.
+        let counting = tokio::spawn(async move {
+            let _turn = turn;
+            store.count(&filter).await
+        });
+        match tokio::time::timeout_at(until, counting).await {
+            Ok(Ok(Ok(counts))) => Ok(Some(counts)),
+            Ok(Ok(Err(error))) if error.is_given_up() => Ok(None),
+            Ok(Ok(Err(error))) => Err(error),
+            Ok(Err(_)) => Err(sqlx::Error::WorkerCrashed.into()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// A turn to read all jobs; `None` where counters tell.
+    async fn count_turn(&self, filter: &JobFilter) -> Option<OwnedSemaphorePermit> {
+        // Never closed.
+        if filter.is_counted() { None } else { self.counts.clone().acquire_owned().await.ok() }
+    }
+
+    async fn count(&self, filter: &JobFilter) -> Result<StateCounts, StoreError> {
+        let rows: Vec<(String, i64)> = if filter.is_counted() {
             sqlx::query_as(
                 "select status::text, sum(n_jobs)::bigint from (
                    select queue, type, status, n_jobs from jobdeck.job_counters

@@ -6,8 +6,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::audit::entry_text;
 use super::claims::micros;
-use super::{Store, StoreError};
+use super::{Actor, Store, StoreError};
 
 /// What a user may do. Column `role`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -62,6 +63,21 @@ pub struct NewUser {
     pub password_hash: String,
 }
 
+/// A sign-in to keep.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSignIn<'a> {
+    /// Of the cookie.
+    pub digest: &'a [u8],
+    /// Who.
+    pub user_id: Uuid,
+    /// How long at most.
+    pub life: Duration,
+    /// What the browser says it is; cut to 300 characters.
+    pub user_agent: Option<&'a str>,
+    /// Digest of the cookie this browser had before.
+    pub replaces: Option<&'a [u8]>,
+}
+
 /// A user.
 #[derive(Clone, PartialEq, sqlx::FromRow)]
 pub struct User {
@@ -95,19 +111,27 @@ pub struct SignInSession {
 }
 
 impl Store {
-    /// Creates a user.
+    /// Creates a user, and notes in the audit log that `by` did.
     ///
     /// # Errors
     /// [`StoreError::EmailTaken`], or if the database refuses.
-    pub async fn user_create(&self, user: &NewUser) -> Result<Uuid, StoreError> {
+    pub async fn user_create(&self, user: &NewUser, by: &Actor) -> Result<Uuid, StoreError> {
         sqlx::query_scalar(
-            "insert into jobdeck.users (email, name, role, password_hash)
-             values ($1, $2, $3::jobdeck.user_role, $4) returning id",
+            "with created as (
+               insert into jobdeck.users (email, name, role, password_hash)
+               values ($1, $2, $3::jobdeck.user_role, $4) returning id),
+             noted as (
+               insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome)
+               select $5, $6, $7, 'create_user', id::text, 'done' from created)
+             select id from created",
         )
         .bind(&user.email)
         .bind(&user.name)
         .bind(user.role.as_str())
         .bind(&user.password_hash)
+        .bind(by.user_id)
+        .bind(entry_text(&by.name))
+        .bind(by.address.as_deref().map(entry_text))
         .fetch_one(&self.pool)
         .await
         .map_err(email_taken)
@@ -179,12 +203,17 @@ impl Store {
         .await?)
     }
 
-    /// Creates the first admin and uses the token up, both or neither. `None` if the token does not work (unknown,
-    /// used, expired) or a user is there already.
+    /// Creates the first admin, notes it in the audit log and uses the token up, all or nothing. `None` if the token does
+    /// not work (unknown, used, expired) or a user is there already. `address` is where the request came from.
     ///
     /// # Errors
     /// If the database does.
-    pub async fn setup_complete(&self, digest: &[u8], admin: &NewUser) -> Result<Option<Uuid>, StoreError> {
+    pub async fn setup_complete(
+        &self,
+        digest: &[u8],
+        admin: &NewUser,
+        address: Option<&str>,
+    ) -> Result<Option<Uuid>, StoreError> {
         // Two set-ups at once meet at the token's row: the second waits, then finds it used.
         sqlx::query_scalar(
             "with used as (
@@ -196,41 +225,41 @@ impl Store {
                insert into jobdeck.users (email, name, role, password_hash)
                select $2, $3, 'admin', $4 from used returning id, name),
              noted as (
-               insert into jobdeck.audit_log (user_id, actor, action, target, outcome)
-               select id, name, 'create_first_admin', id::text, 'done' from created)
+               insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome)
+               select id, name, $5, 'create_first_admin', id::text, 'done' from created)
              select id from created",
         )
         .bind(digest)
         .bind(&admin.email)
         .bind(&admin.name)
         .bind(&admin.password_hash)
+        .bind(address.map(entry_text))
         .fetch_optional(&self.pool)
         .await
         .map_err(email_taken)
     }
 
-    /// Signs a user in: keeps the digest of the cookie for at most `life`.
+    /// Signs a user in: keeps the digest of the cookie for at most `life`, ends the sign-in this browser had before, if
+    /// any, and notes it in the audit log, all or nothing. The sign-in's address is the actor's.
     ///
     /// # Errors
     /// If the database does.
-    pub async fn sign_in_create(
-        &self,
-        digest: &[u8],
-        user_id: Uuid,
-        life: Duration,
-        user_agent: Option<&str>,
-        address: Option<&str>,
-    ) -> Result<(), StoreError> {
+    pub async fn sign_in_create(&self, sign_in: &NewSignIn<'_>, actor: &Actor) -> Result<(), StoreError> {
         sqlx::query(
-            "with old as (delete from jobdeck.sign_in_sessions where expires_at < now())
+            "with old as (delete from jobdeck.sign_in_sessions where expires_at < now() or id_digest = $6),
+             noted as (
+               insert into jobdeck.audit_log (user_id, actor, address, action, outcome)
+               values ($2, $7, $5, 'sign_in', 'done'))
              insert into jobdeck.sign_in_sessions (id_digest, user_id, expires_at, user_agent, address)
              values ($1, $2, now() + $3 * interval '1 microsecond', $4, $5)",
         )
-        .bind(digest)
-        .bind(user_id)
-        .bind(micros(life))
-        .bind(user_agent.map(|agent| agent.replace('\0', "").chars().take(300).collect::<String>()))
-        .bind(address)
+        .bind(sign_in.digest)
+        .bind(sign_in.user_id)
+        .bind(micros(sign_in.life))
+        .bind(sign_in.user_agent.map(entry_text))
+        .bind(actor.address.as_deref().map(entry_text))
+        .bind(sign_in.replaces)
+        .bind(entry_text(&actor.name))
         .execute(&self.pool)
         .await?;
         Ok(())
@@ -266,15 +295,23 @@ impl Store {
         .await?)
     }
 
-    /// Ends a sign-in. Repeating it changes nothing.
+    /// Ends a sign-in and notes in the audit log that `actor` signed out, both or neither. Repeating it changes nothing.
     ///
     /// # Errors
     /// If the database does.
-    pub async fn sign_in_end(&self, digest: &[u8]) -> Result<(), StoreError> {
-        sqlx::query("delete from jobdeck.sign_in_sessions where id_digest = $1")
-            .bind(digest)
-            .execute(&self.pool)
-            .await?;
+    pub async fn sign_in_end(&self, digest: &[u8], actor: &Actor) -> Result<(), StoreError> {
+        sqlx::query(
+            "with ended as (
+               delete from jobdeck.sign_in_sessions where id_digest = $1 returning user_id)
+             insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome)
+             select e.user_id, $2, $3, 'sign_out', u.email, 'done'
+             from ended e join jobdeck.users u on u.id = e.user_id",
+        )
+        .bind(digest)
+        .bind(entry_text(&actor.name))
+        .bind(actor.address.as_deref().map(entry_text))
+        .execute(&self.pool)
+        .await?;
         Ok(())
     }
 }

@@ -93,6 +93,7 @@ action-retry-job = retried it
 action-cancel-job = canceled it
 action-enqueue-job = enqueued it
 action-read-job = opened it
+action-follow-job = opened it
 
 notice-retried = It waits to run again.
 notice-canceled = It is canceled.

@@ -19,7 +19,3 @@ demo-mishap-storage-refuses = Storage refuses once
 demo-mishap-storage-refuses-hint = fails; an operator can retry
 demo-sample-title = Q3 research notes
 demo-not-allowed = Your role may look but not export. An admin can widen it.
-demo-error-title = Give the document a title of at most 200 characters.
-demo-error-empty = There is no text to export.
-demo-error-too-large = The text is too large to export.
-demo-error-other = The export could not be started. Try again.

@@ -190,6 +190,7 @@ export-demo-title-nul = The title holds a character that is no text. Type it aga
 export-demo-encoding = The text is not valid UTF-8. Save the file as UTF-8, then export it.
 export-demo-too-long = The text has { $size }, the limit is { $limit }. Split it into several documents.
 export-demo-body-too-large = That is too much at once: the limit is { $limit } of text. Split it into several documents.
+export-demo-busy = Many large documents arrive at this moment. Go back and export it again in a few seconds.
 export-demo-format = Choose PDF or HTML.
 export-demo-media = The form was sent in a way this page does not read. Use the page’s own form.
 export-demo-forbidden = You cannot export documents. An admin can widen your role.

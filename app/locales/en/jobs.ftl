@@ -27,6 +27,8 @@ jobs-no-match-text = { $n ->
     [one] Without it there would be { $n } job.
    *[other] Without it there would be { $n } jobs.
   }
+jobs-no-match-uncounted = Choose another state or type, or search for other words.
+jobs-not-counted = Not counted yet
 jobs-past-end = There is nothing on this page
 jobs-past-end-text = The jobs that were here have changed or were removed.
 jobs-to-newest = Go to the newest jobs
@@ -59,6 +61,7 @@ pager-matches = { $n ->
     [one] { $n } job matches.
    *[other] { $n } jobs match.
   }
+pager-not-counted = Matching jobs are not counted yet.
 pager-rows = Rows
 pager-pages = Pages
 pager-newer = Newer

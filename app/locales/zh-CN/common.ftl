@@ -93,6 +93,7 @@ action-retry-job = 重试了任务
 action-cancel-job = 取消了任务
 action-enqueue-job = 创建了任务
 action-read-job = 打开了任务
+action-follow-job = 打开了任务
 
 notice-retried = 任务已重新排队。
 notice-canceled = 任务已取消。

@@ -19,7 +19,3 @@ demo-mishap-storage-refuses = 存储拒绝一次
 demo-mishap-storage-refuses-hint = 失败；操作员可重试
 demo-sample-title = 第三季度调研笔记
 demo-not-allowed = 您的角色只能查看，不能导出。可联系管理员调整。
-demo-error-title = 请填写不超过 200 个字符的标题。
-demo-error-empty = 没有可导出的文本。
-demo-error-too-large = 文本过大，无法导出。
-demo-error-other = 导出未能开始，请重试。

@@ -185,6 +185,7 @@ export-demo-title-nul = 标题含有非文字字符，请重新输入。
 export-demo-encoding = 文字不是有效的 UTF-8。请将文件另存为 UTF-8 后再导出。
 export-demo-too-long = 文字为 { $size }，上限为 { $limit }。请拆分为多个文档。
 export-demo-body-too-large = 一次提交的内容过多：文字上限为 { $limit }。请拆分为多个文档。
+export-demo-busy = 此刻正在接收多份大文档。请返回，几秒后再次导出。
 export-demo-format = 请选择 PDF 或 HTML。
 export-demo-media = 表单的提交方式无法识别。请使用页面自带的表单。
 export-demo-forbidden = 您无权导出文档，可联系管理员调整角色。

@@ -610,7 +610,7 @@ pub(super) fn refused_text(refused: &RefusedText<'_>, locale: Locale) -> impl In
         });
         let (title, mishap) = (refused.title.replace('\0', "\u{fffd}"), refused.mishap.to_owned());
         view! {
-            <form class="stack" method="post" action="/demo">
+            <form class="stack" method="post" action="/demo" enctype="multipart/form-data">
                 <div class="field">
                     <label for="title">{locale.text("export-demo-title")}</label>
                     <input class="input" id="title" name="title" maxlength="200" value=title />

@@ -128,9 +128,9 @@ pub struct JobListView {
     pub has_newer: bool,
     /// Whether there are older ones.
     pub has_older: bool,
-    /// Per state, under the same type and text.
-    pub counts: StateCountsView,
-    /// Jobs there are without any filter. Counted only when nothing matched.
+    /// Per state, under the same type and text. `None` if counting takes longer than reading.
+    pub counts: Option<StateCountsView>,
+    /// Jobs there are without any filter. Counted only when nothing matched; `None` also if that takes too long.
     pub n_unfiltered: Option<i64>,
     /// To choose from, and for the words of stages.
     pub types: Vec<TypeView>,

@@ -37,10 +37,11 @@ pub const MAX_TEXT_CHARS: usize = 200;
 
 impl JobQuery {
     /// Reads the parameters of an address. What makes no sense is left out, and the list shows more rather than an
-    /// error.
+    /// error; so are control characters, which no type has and Postgres partly cannot hold.
     pub fn read<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut query = Self::default();
         for (name, value) in parameters {
+            let value = value.replace(char::is_control, "");
             let value = value.trim();
             if value.is_empty() {
                 continue;
@@ -237,5 +238,8 @@ mod tests {
         assert_eq!(JobQuery::default().href(), "/jobs");
         assert_eq!(JobQuery::parse("?state=&type=&q=+&n=50").print(), "");
         assert_eq!(JobQuery::parse("state=nonsense&n=7&before=x&%zz"), JobQuery::default());
+        assert_eq!(JobQuery::parse("type=%00&q=%00%07+%1b"), JobQuery::default());
+        let query = JobQuery::parse("type=na%00p&q=a%0Ab&state=failed%00");
+        assert_eq!((query.job_type.as_deref(), query.text.as_deref()), (Some("nap"), Some("ab")));
     }
 }

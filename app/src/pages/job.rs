@@ -22,7 +22,7 @@ use crate::i18n::Locale;
 use crate::live::{Live, use_live};
 use crate::model::query::parameter;
 use crate::model::{JobView, LiveUpdate, Notice};
-use crate::server_fns::jobs::{ActionView, CancelJob, RetryJob, read_job};
+use crate::server_fns::jobs::{ActionView, CancelJob, RetryJob, follow_job, read_job};
 use crate::words;
 
 /// `/jobs/{id}`
@@ -79,7 +79,7 @@ fn loaded(locale: Locale, view: JobView) -> AnyView {
     // Reads the whole job again, when a live event says that there is more to know.
     let read_again = move || {
         leptos::task::spawn_local(async move {
-            match read_job(id.to_string()).await {
+            match follow_job(id.to_string()).await {
                 Ok(fresh) => {
                     let is_newer = job.try_with_untracked(|shown| shown.row.version <= fresh.row.version);
                     if is_newer == Some(true) {

@@ -109,8 +109,9 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
     clock.set(view.now);
     let rows = Rows::new(&view.rows);
     let ids: Vec<JobId> = view.rows.iter().map(|row| row.id).collect();
-    let first_counts = view.counts;
-    let counts = RwSignal::new(first_counts);
+    let counts = RwSignal::new(view.counts);
+    // What was counted first, with the page or after it.
+    let first_counts = StoredValue::new(view.counts);
     let live = use_live(live_address(&query, &ids), move |update: LiveUpdate| {
         for row in update.rows {
             rows.show(row);
@@ -119,7 +120,10 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
             rows.gone.update(|gone| gone.extend(update.gone));
         }
         if let Some(fresh) = update.counts {
-            counts.set(fresh);
+            first_counts.update_value(|first| {
+                first.get_or_insert(fresh);
+            });
+            counts.set(Some(fresh));
         }
     });
 
@@ -131,7 +135,10 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
                 return 0;
             }
             let n_left = ids.iter().filter(|id| !rows.matches(**id, &query)).count() as i64;
-            counts.get().of(query.state) - first_counts.of(query.state) + n_left
+            match (counts.get(), first_counts.get_value()) {
+                (Some(now), Some(first)) => now.of(query.state) - first.of(query.state) + n_left,
+                _ => 0,
+            }
         }
     };
 
@@ -224,15 +231,16 @@ fn live_address(query: &JobQuery, ids: &[JobId]) -> String {
     address
 }
 
-fn tabs(locale: Locale, query: &JobQuery, counts: RwSignal<StateCountsView>) -> AnyView {
+fn tabs(locale: Locale, query: &JobQuery, counts: RwSignal<Option<StateCountsView>>) -> AnyView {
     let tab = |state: Option<JobState>, name: String, mark: Option<&'static str>| {
         let current = (query.state == state).then_some("page");
-        let n = move || format::count(counts.get().of(state));
+        let n = move || counts.get().map_or_else(|| "…".to_owned(), |counts| format::count(counts.of(state)));
+        let why_none = move || counts.get().is_none().then(|| locale.text("jobs-not-counted"));
         view! {
             <a href=query.with_state(state).href() aria-current=current data-state=state.map(JobState::as_str)>
                 {mark.map(icon)}
                 {name}
-                <span class="n">{n}</span>
+                <span class="n" title=why_none>{n}</span>
             </a>
         }
     };
@@ -340,9 +348,14 @@ fn empty(locale: Locale, query: &JobQuery, view: &JobListView) -> impl IntoView 
         return blank("jobs", locale.text("jobs-past-end"), locale.text("jobs-past-end-text"), link.into_any())
             .into_any();
     }
-    match view.n_unfiltered.filter(|n| *n > 0) {
-        Some(n) => {
-            let text = locale.format("jobs-no-match-text", &[("n", n.into())]);
+    let text = match view.n_unfiltered {
+        Some(0) => None,
+        Some(n) => Some(locale.format("jobs-no-match-text", &[("n", n.into())])),
+        // That there are none at all has not been counted.
+        None => query.is_narrowed().then(|| locale.text("jobs-no-match-uncounted")),
+    };
+    match text {
+        Some(text) => {
             let href = JobQuery { rows: query.rows, ..JobQuery::default() }.href();
             let link = view! { <a class="btn" href=href>{locale.text("jobs-filter-clear")}</a> };
             blank("search", locale.text("jobs-no-match"), text, link.into_any()).into_any()
@@ -354,7 +367,7 @@ fn empty(locale: Locale, query: &JobQuery, view: &JobListView) -> impl IntoView 
     }
 }
 
-fn pager(locale: Locale, query: &JobQuery, view: &JobListView, counts: RwSignal<StateCountsView>) -> AnyView {
+fn pager(locale: Locale, query: &JobQuery, view: &JobListView, counts: RwSignal<Option<StateCountsView>>) -> AnyView {
     let first = view.rows.first().map(|row| (row.id, row.created_at));
     let last = view.rows.last().map(|row| (row.id, row.created_at));
     let newer =
@@ -378,7 +391,10 @@ fn pager(locale: Locale, query: &JobQuery, view: &JobListView, counts: RwSignal<
                 {locale.text("pager-to")} " "
                 {last.map(|(_, at)| clock_time(at))}
                 {locale.text("pager-stop")}
-                {move || locale.format("pager-matches", &[("n", counts.get().of(state).into())])}
+                {move || match counts.get() {
+                    Some(counts) => locale.format("pager-matches", &[("n", counts.of(state).into())]),
+                    None => locale.text("pager-not-counted"),
+                }}
             </p>
             <div class="tools">
                 <span class="row">

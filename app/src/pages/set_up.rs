@@ -93,6 +93,9 @@ fn set_up_error(locale: Locale, code: &str) -> String {
         "email" => locale.text("set-up-error-email"),
         "short" => locale.format("set-up-error-short", &[("n", MIN_PASSWORD_CHARS.into())]),
         "long" => locale.text("set-up-error-long"),
+        "common" => locale.text("set-up-error-common"),
+        "own" => locale.text("set-up-error-own"),
+        "pattern" => locale.text("set-up-error-pattern"),
         _ => locale.text("access-error-other"),
     }
 }

@@ -40,6 +40,14 @@ pub async fn read_job(id: String) -> Result<JobView, AppError> {
     views::job(&caller.app, id).await.map_err(answer)
 }
 
+/// A job's page, read again by itself because the job changed: unlike [`read_job`] it does not count as activity.
+#[server(FollowJob, prefix = "/api/fn", endpoint = "follow_job", input = PostUrl)]
+pub async fn follow_job(id: String) -> Result<JobView, AppError> {
+    let caller = require(Permission::ViewJobs, "follow_job", Some(&id)).await?;
+    let id = id.parse().map_err(|_| answer(AppError::NotFound))?;
+    views::job(&caller.app, id).await.map_err(answer)
+}
+
 /// Sends a failed or canceled job back to the start. A plain form returns to the page `back`.
 #[server(RetryJob, prefix = "/api/fn", endpoint = "retry_job", input = PostUrl)]
 pub async fn retry_job(id: String, back: String) -> Result<ActionView, AppError> {
@@ -82,6 +90,8 @@ pub async fn cancel_job(id: String, back: String) -> Result<ActionView, AppError
 
 #[cfg(feature = "ssr")]
 mod views {
+    use std::time::Duration;
+
     use chrono::{DateTime, TimeDelta, Utc};
     use jobdeck::store::{JobFilter, WorkerInfo};
     use jobdeck::{Job, Store};
@@ -94,12 +104,15 @@ mod views {
     /// A worker that has been silent for longer is not counted as alive.
     const WORKER_LIFE: TimeDelta = TimeDelta::seconds(30);
 
+    /// How long a list waits for its numbers. They come by the live stream when they are there.
+    const COUNT_PATIENCE: Duration = Duration::from_millis(500);
+
     pub(super) async fn list(store: &Store, query: &JobQuery) -> Result<JobListView, AppError> {
         let filter = query.filter();
         let page = store.job_list(&filter, query.cursor(), i64::from(query.limit())).await?;
-        let counts = store.job_counts(&filter).await?;
+        let counts = store.job_counts_within(&filter, COUNT_PATIENCE).await?;
         let n_unfiltered = if page.jobs.is_empty() && query.is_narrowed() {
-            Some(store.job_counts(&JobFilter::default()).await?.total())
+            store.job_counts_within(&JobFilter::default(), COUNT_PATIENCE).await?.map(|counts| counts.total())
         } else {
             None
         };
@@ -107,7 +120,7 @@ mod views {
             rows: page.jobs.into_iter().map(JobRow::from).collect(),
             has_newer: page.has_newer,
             has_older: page.has_older,
-            counts: counts.into(),
+            counts: counts.map(Into::into),
             n_unfiltered,
             types: store.job_type_list().await?.into_iter().map(TypeView::from).collect(),
             now: store.now().await?,

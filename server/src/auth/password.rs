@@ -1,5 +1,7 @@
 //! Passwords: which are good enough, and how they are hashed.
 
+mod guess;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,6 +29,12 @@ pub(crate) enum WeakPassword {
     TooShort,
     #[error("a password may have at most {MAX_BYTES} bytes")]
     TooLong,
+    #[error("this password is a common one: others try it first")]
+    Common,
+    #[error("a password may not be made of the e-mail address or the name")]
+    Own,
+    #[error("a password may not be a row of keys, few characters or a pattern that repeats")]
+    Pattern,
 }
 
 /// Too many are waiting for a turn.
@@ -34,14 +42,14 @@ pub(crate) enum WeakPassword {
 #[error("too many passwords to check at once")]
 pub(crate) struct Busy;
 
-/// Whether a new password is good enough.
-pub(crate) fn check(password: &str) -> Result<(), WeakPassword> {
+/// Whether a new password of this person is good enough.
+pub(crate) fn check(password: &str, email: &str, name: &str) -> Result<(), WeakPassword> {
     if password.len() > MAX_BYTES {
         Err(WeakPassword::TooLong)
     } else if password.chars().count() < MIN_CHARS {
         Err(WeakPassword::TooShort)
     } else {
-        Ok(())
+        guess::check(password, email, name)
     }
 }
 
@@ -126,11 +134,13 @@ mod tests {
 
     #[test]
     fn length_is_counted_in_characters_and_bounded_in_bytes() {
+        let check = |password: &str| check(password, "ana@example.com", "Ana Costa");
         assert_eq!(check("fourteen chars"), Err(WeakPassword::TooShort));
         assert_eq!(check("fifteen chars!!"), Ok(()));
         assert_eq!(check("四个字也不够长"), Err(WeakPassword::TooShort));
-        assert_eq!(check(&"x".repeat(1024)), Ok(()));
-        assert_eq!(check(&"x".repeat(1025)), Err(WeakPassword::TooLong));
+        let long: String = (0..1024).map(|n| n.to_string()).collect::<String>().chars().take(1024).collect();
+        assert_eq!(check(&long), Ok(()));
+        assert_eq!(check(&format!("{long}x")), Err(WeakPassword::TooLong));
     }
 
     #[test]

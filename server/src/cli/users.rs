@@ -12,7 +12,8 @@ use crate::database::Database;
 
 #[derive(clap::Subcommand)]
 pub(super) enum Command {
-    /// Create a user. The password is read from standard input or from JOBDECK_PASSWORD, 15 characters or more.
+    /// Create a user. The password is read from standard input or from JOBDECK_PASSWORD: 15 characters or more, none of the
+    /// common ones, and not made of the address, the name or a repeated pattern.
     Create(CreateArgs),
     /// List users: address, name, role.
     List(ListArgs),
@@ -72,14 +73,11 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     ensure!(is_plausible(&name, 100), "--name must have 1 to 100 characters");
     let role: UserRole = args.role.parse().map_err(anyhow::Error::msg)?;
     let password = read_password()?;
-    password::check(&password)?;
+    password::check(&password, &email, &name)?;
     let user = NewUser { email, name, role, password_hash: password::hash(&password)? };
     let database = Database::join(&args.database.into()).await?;
-    let created = database.store.user_create(&user).await;
-    if let Ok(id) = &created {
-        let actor = Actor { user_id: None, name: "command line".to_owned(), address: None };
-        database.store.audit_done(&actor, "create_user", Some(&id.to_string())).await?;
-    }
+    let actor = Actor { user_id: None, name: "command line".to_owned(), address: None };
+    let created = database.store.user_create(&user, &actor).await;
     database.close().await?;
     let id = created?;
     if args.json {

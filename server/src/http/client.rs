@@ -6,15 +6,18 @@
 //! other; so where they disagree neither is believed.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body_util::BodyExt as _;
+use hyper::body::{Frame, SizeHint};
 
-use super::places::Places;
+use super::places::{Place, Places};
 use crate::config::{HttpConfig, TrustedProxies};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -53,12 +56,33 @@ pub(super) async fn identify(State(clients): State<Clients>, mut request: Reques
         let retry = [(header::RETRY_AFTER, HeaderValue::from_static("10"))];
         return (StatusCode::TOO_MANY_REQUESTS, retry, "too many requests at once from your address\n").into_response();
     };
-    next.run(request).await.map(|body| {
-        axum::body::Body::new(body.map_frame(move |frame| {
-            let _held = &place;
-            frame
-        }))
-    })
+    next.run(request).await.map(|body| Body::new(Held { body, _place: place }))
+}
+
+/// A reply that takes its client's place until it is sent.
+struct Held {
+    body: Body,
+    _place: Place,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn address(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies) -> IpAddr {

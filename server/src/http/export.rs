@@ -150,7 +150,7 @@ impl Visit {
             Problem::NotReady(_) => StatusCode::CONFLICT,
             Problem::Trouble => StatusCode::SERVICE_UNAVAILABLE,
         };
-        self.html(status, |frame| export_page::render_problem(problem, frame, self.uri.path()))
+        self.html(status, |frame| export_page::render_problem(problem, frame, readable(self.uri.path())))
     }
 
     fn trouble(&self, error: &StoreError) -> Response {
@@ -374,6 +374,11 @@ async fn export_view(
 fn parse_id(text: &str) -> Option<JobId> {
     let id: Uuid = text.parse().ok()?;
     (id.hyphenated().to_string() == text).then_some(JobId(id))
+}
+
+/// What can be asked for again of a path below `/e/`: that of an action leads to its page.
+fn readable(path: &str) -> &str {
+    ["/cancel", "/again", "/events"].into_iter().find_map(|action| path.strip_suffix(action)).unwrap_or(path)
 }
 
 fn page_path(id: JobId) -> String {

@@ -24,7 +24,7 @@ enum Door {
     Open,
     /// A server function: answers 401.
     Function,
-    /// The live stream: answers 401, and does not count as activity.
+    /// The live stream: answers 401.
     Stream,
     /// A page: leads to sign-in.
     Closed,
@@ -44,6 +44,12 @@ fn door(path: &str) -> Door {
     }
 }
 
+/// Whether a request shows that someone is there. What pages ask for by themselves, again and again, does not: their streams,
+/// what a stream makes them read, and everything of a recipient's page, which needs no sign-in.
+fn is_activity(path: &str) -> bool {
+    !["/live", "/api/fn/follow_job"].contains(&path) && !path.starts_with("/e/")
+}
+
 /// Puts a [`RequestContext`] into the request and turns away who is not signed in.
 pub(super) async fn identify(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let door = door(request.uri().path());
@@ -51,7 +57,7 @@ pub(super) async fn identify(State(state): State<AppState>, request: Request, ne
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let mut context = match context(&state, &parts, door).await {
+    let mut context = match context(&state, &parts).await {
         Ok(context) => context,
         Err(error) => return headers::unavailable(&error),
     };
@@ -81,9 +87,9 @@ pub(super) fn sign_in_digest(state: &AppState, headers: &HeaderMap) -> Option<[u
     cookie::find(headers, cookie::sign_in_name(&state.config)).and_then(token::digest)
 }
 
-async fn context(state: &AppState, parts: &Parts, door: Door) -> Result<RequestContext, jobdeck::StoreError> {
+async fn context(state: &AppState, parts: &Parts) -> Result<RequestContext, jobdeck::StoreError> {
     let user = match sign_in_digest(state, &parts.headers) {
-        Some(digest) => state.store.sign_in_find(&digest, auth::IDLE, door != Door::Stream).await?,
+        Some(digest) => state.store.sign_in_find(&digest, auth::IDLE, is_activity(parts.uri.path())).await?,
         None => None,
     };
     let lang = query(parts, "lang");
@@ -159,5 +165,15 @@ mod tests {
         assert_eq!(door("/live"), Door::Stream);
         assert_eq!(door("/sign-in"), Door::Open);
         assert_eq!(door("/healthz"), Door::Plain);
+    }
+
+    #[test]
+    fn what_pages_do_by_themselves_is_no_activity() {
+        for path in ["/live", "/api/fn/follow_job", "/e/x", "/e/x/events", "/e/x/file"] {
+            assert!(!is_activity(path), "{path}");
+        }
+        for path in ["/", "/jobs", "/live/x", "/api/fn/read_job", "/api/fn/retry_job", "/demo", "/e"] {
+            assert!(is_activity(path), "{path}");
+        }
     }
 }

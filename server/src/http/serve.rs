@@ -90,15 +90,15 @@ pub async fn serve(
     }
 }
 
+/// The routes, told who the peer is.
+type App = TowerToHyperService<axum::middleware::AddExtension<Router, ConnectInfo<SocketAddr>>>;
+
 fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     app: Router,
     write_timeout: Duration,
-) -> http1::Connection<
-    TokioIo<Impatient<TcpStream>>,
-    TowerToHyperService<axum::middleware::AddExtension<Router, ConnectInfo<SocketAddr>>>,
-> {
+) -> http1::Connection<TokioIo<Impatient<TcpStream>>, App> {
     // Small replies and events go out at once.
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]

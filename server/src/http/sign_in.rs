@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Form};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jobdeck::StoreError;
-use jobdeck::store::{Actor, NewUser, User, UserRole};
+use jobdeck::store::{Actor, NewSignIn, NewUser, User, UserRole};
 use jobdeck_app::ssr::RequestContext;
 use serde::Deserialize;
 use uuid::Uuid;
@@ -136,7 +136,14 @@ async fn try_sign_in(
             // Someone who types the password into the wrong field must not find it in the log.
             let known: Option<&str> = user.as_ref().map(|user: &User| user.email.as_str());
             let actor = Actor { user_id: None, name: "unknown".to_owned(), address: context.address.clone() };
-            state.store.audit_refused(&actor, "sign_in", known).await?;
+            // Guesses at accounts are bounded by their waits; strangers' addresses are without end.
+            let note = if known.is_some() { Some(None) } else { state.auth.strangers.note(Instant::now()) };
+            match note {
+                Some(reason) => {
+                    state.store.audit_refused_because(&actor, "sign_in", known, reason.as_deref()).await?;
+                }
+                None => tracing::debug!(address = context.address, "a stranger's sign-in is not noted by itself"),
+            }
             Ok(back_to_sign_in(&[("error", "wrong")], next))
         }
     }
@@ -158,9 +165,7 @@ pub(super) async fn sign_out(
 ) -> Response {
     let end = async {
         if let Some(digest) = gate::sign_in_digest(&state, &headers) {
-            state.store.sign_in_end(&digest).await?;
-            let user = context.user.as_ref().map(|user| user.email.as_str());
-            state.store.audit_done(&context.actor(), "sign_out", user).await?;
+            state.store.sign_in_end(&digest, &context.actor()).await?;
         }
         Ok::<_, StoreError>(())
     };
@@ -175,7 +180,7 @@ pub(super) async fn sign_out(
 }
 
 /// Creates the first admin with the link from the console and signs them in. Where something is wrong, `/setup` says what:
-/// `error=link`, `name`, `email`, `short` or `long`.
+/// `error=link`, `name`, `email`, `short`, `long`, `common`, `own` or `pattern`.
 pub(super) async fn set_up(
     State(state): State<AppState>,
     Extension(context): Extension<RequestContext>,
@@ -205,10 +210,13 @@ async fn try_set_up(
     if !is_email(email) {
         return again("email");
     }
-    match password::check(&form.password) {
+    match password::check(&form.password, email, name) {
         Ok(()) => {}
         Err(WeakPassword::TooShort) => return again("short"),
         Err(WeakPassword::TooLong) => return again("long"),
+        Err(WeakPassword::Common) => return again("common"),
+        Err(WeakPassword::Own) => return again("own"),
+        Err(WeakPassword::Pattern) => return again("pattern"),
     }
     let admin = NewUser {
         email: email.to_owned(),
@@ -216,7 +224,9 @@ async fn try_set_up(
         role: UserRole::Admin,
         password_hash: state.auth.hasher.hash(form.password).await??,
     };
-    let Some(user_id) = state.store.setup_complete(&digest, &admin).await? else { return Ok(link_is_dead()) };
+    let Some(user_id) = state.store.setup_complete(&digest, &admin, context.address.as_deref()).await? else {
+        return Ok(link_is_dead());
+    };
     let actor = Actor { user_id: Some(user_id), name: admin.name, address: context.address.clone() };
     let mut response = redirect::to("/demo", &[]);
     begin_session(state, headers, &actor, user_id, &mut response).await?;
@@ -234,11 +244,15 @@ async fn begin_session(
     let fresh = token::random()?;
     let digest = token::digest(&fresh).ok_or_else(|| anyhow::anyhow!("a fresh token has no digest"))?;
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
-    if let Some(old) = gate::sign_in_digest(state, headers) {
-        state.store.sign_in_end(&old).await?;
-    }
-    state.store.sign_in_create(&digest, user_id, auth::LIFE, agent, actor.address.as_deref()).await?;
-    state.store.audit_done(actor, "sign_in", None).await?;
+    let replaced = gate::sign_in_digest(state, headers);
+    let sign_in = NewSignIn {
+        digest: &digest,
+        user_id,
+        life: auth::LIFE,
+        user_agent: agent,
+        replaces: replaced.as_ref().map(|digest| digest.as_slice()),
+    };
+    state.store.sign_in_create(&sign_in, actor).await?;
     response.headers_mut().insert(header::SET_COOKIE, cookie::sign_in(&state.config, &fresh));
     Ok(())
 }

@@ -123,6 +123,25 @@ async fn viewers_retry_is_refused_and_operators_is_done() {
 }
 
 #[tokio::test]
+async fn a_refusal_is_noted_whatever_its_target_is() {
+    let deck = Deck::new().await;
+    let viewer = deck.signed_in(UserRole::Viewer).await;
+    // Incomparable characters, so that no compression makes them fit the index.
+    let long: String = (0..6_000_u32).filter_map(|n| char::from_u32(0x4e00 + n * 7 % 20_000)).collect();
+    for target in ["a\0b", "", "\0", &long] {
+        let reply = deck.call("retry_job", Some(&viewer), &[("id", target), ("back", "/jobs")]).await;
+        assert_eq!((reply.status, reply.text.as_str()), (StatusCode::FORBIDDEN, "\"Forbidden\""));
+    }
+    let targets: Vec<String> = sqlx::query_scalar("select target from jobdeck.audit_log order by id")
+        .fetch_all(deck.store.pool())
+        .await
+        .unwrap();
+    assert_eq!(targets.len(), 4);
+    assert_eq!(targets[0], "a\u{fffd}b");
+    assert!(long.starts_with(&targets[3]) && targets[3].chars().count() == 300, "{}", targets[3]);
+}
+
+#[tokio::test]
 async fn admins_cancel_by_a_plain_form_returns_to_its_page() {
     let deck = Deck::new().await;
     let id = deck.enqueue().await;

@@ -135,7 +135,7 @@ async fn serve_answers_and_stops_in_order_with_a_stream_open() {
 
     // The link signs the first admin in.
     let body =
-        format!("token={}&name=Ana&email=ana%40example.com&password=correct+horse+battery", link.expect("a link"));
+        format!("token={}&name=Ana&email=ana%40example.com&password=seven+quiet+lanterns+hum", link.expect("a link"));
     let request = format!(
         "POST /setup HTTP/1.1\nHost: {address}\nOrigin: http://{address}\nConnection: close\n\
          Content-Type: application/x-www-form-urlencoded\nContent-Length: {}\n\n{body}",

@@ -150,6 +150,67 @@ async fn an_address_has_its_connections_and_others_have_theirs() {
     }
 }
 
+/// Sends a form over a socket as a browser does, which reads the reply only once everything is sent.
+async fn send_whole(address: SocketAddr, cookie: &str, media: &str, parts: &[&str], repeated: (&str, usize)) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = parts.iter().map(|part| part.len()).sum::<usize>() + repeated.0.len() * repeated.1;
+    let head = format!(
+        "POST /demo HTTP/1.1\r\nHost: deck.example\r\nOrigin: {ORIGIN}\r\nCookie: {cookie}\r\nAccept: text/html\r\n\
+         Connection: close\r\nContent-Type: {media}\r\nContent-Length: {length}\r\n\r\n{}",
+        parts[0]
+    );
+    stream.write_all(head.as_bytes()).await.expect("the head is taken");
+    let chunk = repeated.0.repeat(1000);
+    for _ in 0..repeated.1 / 1000 {
+        stream.write_all(chunk.as_bytes()).await.expect("the text is taken to its end");
+    }
+    stream.write_all(parts[1].as_bytes()).await.expect("the end is taken");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.expect("a whole reply");
+    reply
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_megabytes_of_chinese_end_on_a_page_in_both_encodings() {
+    let deck = Deck::new().await;
+    let (operator, viewer) = (deck.signed_in(UserRole::Operator).await, deck.signed_in(UserRole::Viewer).await);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let config = HttpConfig {
+        base_url: ORIGIN.parse().unwrap(),
+        base_url_is_set: true,
+        environment: "test".to_owned(),
+        trusted_proxies: Default::default(),
+        connections: Default::default(),
+    };
+    let (router, stop) = (deck.router.clone(), std::future::pending());
+    tokio::spawn(jobdeck_server::http::serve(listener, router, Arc::new(config), stop, Duration::ZERO));
+
+    let n = 20_000_000 / 3 / 1000 * 1000;
+    let usual = "application/x-www-form-urlencoded";
+    let start = "title=t&format=pdf&markdown=";
+    let reply = send_whole(address, &operator, usual, &[start, ""], ("%E4%B8%AD", n)).await;
+    assert!(reply.starts_with("HTTP/1.1 413") && reply.contains("the limit is 4.2 MB"), "{reply}");
+
+    let multipart = "multipart/form-data; boundary=b0undary";
+    let start = "--b0undary\r\nContent-Disposition: form-data; name=\"markdown\"\r\n\r\n";
+    let end = "\r\n--b0undary--\r\n";
+    let reply = send_whole(address, &operator, multipart, &[start, end], ("中", n)).await;
+    assert!(reply.starts_with("HTTP/1.1 413") && reply.contains("the limit is 4.2 MB"), "{reply}");
+    // Who may not export is told so, whatever the size.
+    let reply = send_whole(address, &viewer, multipart, &[start, end], ("中", n)).await;
+    assert!(reply.starts_with("HTTP/1.1 403") && reply.contains("You cannot export documents"), "{reply}");
+    assert_eq!(deck.audit().await, ["enqueue_job refused"]);
+    // As large as a text may be is not too much in either.
+    let chinese = 4 * 1024 * 1024 / 3 / 1000 * 1000;
+    let reply =
+        send_whole(address, &operator, usual, &["title=t&format=pdf&markdown=", ""], ("%E4%B8%AD", chinese)).await;
+    assert!(reply.starts_with("HTTP/1.1 303"), "{reply}");
+    // The page's own form is the one that takes the least.
+    let page = deck.get("/demo", Some(&operator)).await;
+    assert!(page.text.contains("enctype=\"multipart/form-data\""), "{}", page.text);
+}
+
 #[tokio::test]
 async fn clients_behind_a_listed_proxy_are_told_apart() {
     let deck = Deck::new().await;

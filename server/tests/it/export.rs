@@ -267,6 +267,28 @@ async fn links_open_their_own_export_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn language_of_a_problem_page_can_be_switched_wherever_it_came_up() {
+    let deck = Deck::new().await;
+    let user = deck.signed_in(UserRole::Operator).await;
+    let link = send(&deck, &user, &form("pdf", TEXT, "none")).await;
+    let (id, _) = open(&deck, &link).await;
+    let mut pages = Vec::new();
+    for action in ["cancel", "again"] {
+        pages.push(deck.post(&format!("/e/{id}/{action}"), None, &[]).await);
+    }
+    for path in ["", "/file", "/events"] {
+        pages.push(deck.get(&format!("/e/{id}{path}"), None).await);
+    }
+    for page in pages {
+        let (before, _) = page.text.split_once("?lang=zh-CN").expect("a language switch");
+        let path = before.rsplit_once("href=\"").expect("a link").1;
+        let other = deck.get(&format!("{path}?lang=zh-CN"), None).await;
+        assert_eq!(other.status, page.status, "{path}");
+        assert!(other.text.contains("lang=\"zh-CN\"") && other.text.contains("<main"), "{path}: {}", other.text);
+    }
+}
+
+#[tokio::test]
 async fn expired_links_say_so() {
     let deck = Deck::new().await;
     let user = deck.signed_in(UserRole::Operator).await;

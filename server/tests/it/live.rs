@@ -90,6 +90,57 @@ async fn counts_follow_the_filter() {
     assert!(after.contains('2'), "{after}");
 }
 
+/// Holds counting without a search up until the connection ends.
+async fn lock_counters(deck: &Deck) -> PgConnection {
+    let mut connection = PgConnection::connect(&deck.url).await.unwrap();
+    sqlx::raw_sql("begin; lock table jobdeck.job_counters in access exclusive mode")
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    connection
+}
+
+#[tokio::test]
+async fn a_slow_count_keeps_neither_the_list_nor_other_counts_waiting() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let id = deck.enqueue().await;
+    let counted = deck.get("/jobs", Some(&cookie)).await;
+    assert!(counted.text.contains("1 job matches."), "{}", counted.text);
+    let locked = lock_counters(&deck).await;
+    let begun = std::time::Instant::now();
+    let page = deck.get("/jobs", Some(&cookie)).await;
+    assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+    assert!(begun.elapsed() < Duration::from_secs(2), "the list took {:?}", begun.elapsed());
+    assert!(page.text.contains(&format!("/jobs/{id}")), "{}", page.text);
+    assert!(page.text.contains("Matching jobs are not counted yet"), "{}", page.text);
+    let mut slow = Events::open(&deck, "/live?counts=1", &cookie).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let begun = std::time::Instant::now();
+    let mut other = Events::open(&deck, "/live?counts=1&q=nap", &cookie).await;
+    assert!(other.update().await.unwrap().counts.is_some());
+    assert!(begun.elapsed() < Duration::from_millis(1500), "another count took {:?}", begun.elapsed());
+    // The late number comes by itself once it can be had.
+    locked.close().await.unwrap();
+    assert!(slow.update().await.unwrap().counts.is_some());
+}
+
+#[tokio::test]
+async fn text_that_postgres_cannot_hold_is_left_out_and_pauses_nobody() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let id = deck.enqueue().await;
+    for query in ["type=%00", "q=%00", "type=na%00p&q=n%00ap", "state=%00"] {
+        let page = deck.get(&format!("/jobs?{query}"), Some(&cookie)).await;
+        assert_eq!(page.status, StatusCode::OK, "{query}: {}", page.text);
+        assert!(page.text.contains(&format!("/jobs/{id}")), "{query}");
+        let mut events = Events::open(&deck, &format!("/live?counts=1&{query}"), &cookie).await;
+        assert!(events.update().await.unwrap().counts.is_some(), "{query}");
+        let address = deck.call("list_jobs", Some(&cookie), &[("address", query)]).await;
+        assert_eq!(address.status, StatusCode::OK, "{query}: {}", address.text);
+    }
+}
+
 #[tokio::test]
 async fn nonsense_is_refused() {
     let deck = Deck::new().await;
@@ -146,6 +197,12 @@ async fn watching_does_not_count_as_activity() {
     };
     let mut events = Events::open(&deck, "/live?counts=1", &cookie).await;
     events.update().await.unwrap();
+    assert!(!seen().await);
+    // Neither does what an open page asks for by itself.
+    let id = deck.enqueue().await.to_string();
+    assert_eq!(deck.call("follow_job", Some(&cookie), &[("id", &id)]).await.status, StatusCode::OK);
+    deck.get(&format!("/e/{id}"), Some(&cookie)).await;
+    deck.get(&format!("/e/{id}/events"), Some(&cookie)).await;
     assert!(!seen().await);
     deck.get("/jobs", Some(&cookie)).await;
     assert!(seen().await);

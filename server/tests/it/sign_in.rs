@@ -146,6 +146,51 @@ async fn guessing_is_slowed_down_and_open_sessions_stay() {
 }
 
 #[tokio::test]
+async fn an_act_that_cannot_be_noted_is_not_done() {
+    let deck = Deck::new().await;
+    let token = deck.setup_token().await;
+    let refuse = "create function jobdeck.refuse_entry() returns trigger language plpgsql as
+                    $$ begin raise exception 'disk full' using errcode = '53100'; end $$;
+                  create trigger refuse_entry before insert on jobdeck.audit_log execute function jobdeck.refuse_entry()";
+    sqlx::raw_sql(refuse).execute(deck.store.pool()).await.unwrap();
+    let form = [("token", &*token), ("name", "Ana Costa"), ("email", "ana@example.com"), ("password", PASSWORD)];
+    assert_eq!(deck.post("/setup", None, &form).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(!deck.store.user_exists().await.unwrap());
+    sqlx::query("drop trigger refuse_entry on jobdeck.audit_log").execute(deck.store.pool()).await.unwrap();
+    assert!(deck.post("/setup", None, &form).await.set_cookie(COOKIE).is_some());
+
+    let open = deck.post("/sign-in", None, &[("email", "ana@example.com"), ("password", PASSWORD)]).await;
+    let open = open.set_cookie(COOKIE).unwrap().0;
+    let create =
+        "create trigger refuse_entry before insert on jobdeck.audit_log execute function jobdeck.refuse_entry()";
+    sqlx::query(create).execute(deck.store.pool()).await.unwrap();
+    let sessions = async || -> i64 {
+        let count = "select count(*) from jobdeck.sign_in_sessions";
+        sqlx::query_scalar(count).fetch_one(deck.store.pool()).await.unwrap()
+    };
+    let before = sessions().await;
+    let reply = deck.post("/sign-in", Some(&open), &[("email", "ana@example.com"), ("password", PASSWORD)]).await;
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(reply.set_cookie(COOKIE).is_none());
+    assert_eq!(deck.post("/sign-out", Some(&open), &[]).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(sessions().await, before, "neither signed in nor out");
+    assert_eq!(deck.get("/jobs", Some(&open)).await.status, StatusCode::OK);
+    assert_eq!(deck.audit().await, ["create_first_admin done", "sign_in done", "sign_in done"]);
+}
+
+#[tokio::test]
+async fn strangers_fill_no_audit_log() {
+    let deck = Deck::new().await;
+    for n in 0..90 {
+        let email = format!("stranger{n}@example.com");
+        // Nobody's password, so that none is hashed.
+        let form = [("email", &*email), ("password", &"x".repeat(1025))];
+        assert_eq!(deck.post("/sign-in", None, &form).await.location(), "/sign-in?error=wrong");
+    }
+    assert_eq!(deck.audit().await, ["sign_in refused"; 60]);
+}
+
+#[tokio::test]
 async fn trouble_with_the_database_is_no_wrong_password() {
     let deck = Deck::new().await;
     deck.user(UserRole::Admin).await;
@@ -236,6 +281,9 @@ async fn mistakes_in_the_set_up_form_keep_the_link() {
         ("Ana", "ana", PASSWORD, "email"),
         ("Ana", "ana@example.com", "too short", "short"),
         ("Ana", "ana@example.com", &"x".repeat(1025), "long"),
+        ("Ana", "ana@example.com", "aaaaaaaaaaaaaaa", "pattern"),
+        ("Ana", "ana@example.com", "correct horse battery staple", "common"),
+        ("Ana", "anastasia@example.com", "anastasia@example.com", "own"),
     ] {
         let form = [("token", &*token), ("name", name), ("email", email), ("password", password)];
         let reply = deck.post("/setup", None, &form).await;

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
-use jobdeck::store::{NewUser, UserRole};
+use jobdeck::store::{Actor, NewSignIn, NewUser, UserRole};
 use jobdeck::{EnqueueOptions, JobId, JobState, JobType, Store};
 use jobdeck_server::AppState;
 use jobdeck_server::config::HttpConfig;
@@ -25,7 +25,7 @@ pub(crate) const COOKIE: &str = "__Host-jobdeck";
 /// The proxy every deck here trusts.
 pub(crate) const PROXY: &str = "10.0.0.1";
 /// Everybody's password.
-pub(crate) const PASSWORD: &str = "correct horse battery staple";
+pub(crate) const PASSWORD: &str = "seven quiet lanterns hum";
 
 /// A job that waits for a worker no test starts.
 #[derive(Serialize, Deserialize)]
@@ -51,6 +51,10 @@ pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
+}
+
+fn set_up() -> Actor {
+    Actor { name: "set-up of a test".to_owned(), ..Actor::default() }
 }
 
 /// Where tests make their databases.
@@ -116,7 +120,9 @@ impl Deck {
             role,
             password_hash: hash.clone(),
         };
-        self.store.user_create(&user).await.expect("user created")
+        let id = self.store.user_create(&user, &set_up()).await.expect("user created");
+        self.forget_set_up().await;
+        id
     }
 
     /// Creates a user and signs them in; the value of `Cookie`.
@@ -125,11 +131,28 @@ impl Deck {
         self.sign_in(user).await
     }
 
+    /// What a test does to begin with is not what it looks for in the audit log.
+    async fn forget_set_up(&self) {
+        sqlx::query("delete from jobdeck.audit_log where actor = $1")
+            .bind(set_up().name)
+            .execute(self.store.pool())
+            .await
+            .expect("audit log");
+    }
+
     /// Signs a user in; the value of `Cookie`.
     pub(crate) async fn sign_in(&self, user: uuid::Uuid) -> String {
         let token = format!("{0}{0}", uuid::Uuid::now_v7().simple())[..43].to_owned();
         let digest: [u8; 32] = Sha256::digest(&token).into();
-        self.store.sign_in_create(&digest, user, Duration::from_secs(3600), None, None).await.expect("signed in");
+        let sign_in = NewSignIn {
+            digest: &digest,
+            user_id: user,
+            life: Duration::from_secs(3600),
+            user_agent: None,
+            replaces: None,
+        };
+        self.store.sign_in_create(&sign_in, &set_up()).await.expect("signed in");
+        self.forget_set_up().await;
         format!("{COOKIE}={token}")
     }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use axum::extract::{FromRequest as _, Multipart, Request, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::{Extension, body};
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use jobdeck::{EnqueueOptions, JobType as _, StoreError};
 use jobdeck_app::export_page::{self, RefusedText};
 use jobdeck_app::model::{Permission, Role};
@@ -14,6 +14,7 @@ use jobdeck_app::ssr::RequestContext;
 use jobdeck_app::{Arg, Locale, format};
 use jobdeck_document::MAX_MARKDOWN_BYTES;
 
+use super::super::body::NotKept;
 use crate::job_types::export_markdown::{ExportFormat, ExportMarkdown, Mishap};
 use crate::state::AppState;
 
@@ -42,6 +43,7 @@ enum Refusal {
     Encoding,
     TooLong { bytes: usize },
     BodyTooLarge,
+    Busy,
     Format,
     Media,
     Forbidden,
@@ -57,17 +59,17 @@ pub(super) async fn send(
     let Some(user) = context.user.clone() else {
         return Redirect::to("/sign-in?next=%2Fdemo").into_response();
     };
+    if !Role::from(user.role).allows(Permission::EnqueueJobs) {
+        if let Err(error) = state.store.audit_refused(&context.actor(), "enqueue_job", Some(ExportMarkdown::TYPE)).await
+        {
+            return trouble(&state, &context, None, &error);
+        }
+        return refuse(&state, &context, Refusal::Forbidden, None);
+    }
     let fields = match read(request).await {
         Ok(fields) => fields,
         Err(refusal) => return refuse(&state, &context, refusal, None),
     };
-    if !Role::from(user.role).allows(Permission::EnqueueJobs) {
-        if let Err(error) = state.store.audit_refused(&context.actor(), "enqueue_job", Some(ExportMarkdown::TYPE)).await
-        {
-            return trouble(&state, &context, &fields, &error);
-        }
-        return refuse(&state, &context, Refusal::Forbidden, Some(&fields));
-    }
     let job = match export(&fields) {
         Ok(job) => job,
         Err(refusal) => return refuse(&state, &context, refusal, Some(&fields)),
@@ -81,7 +83,7 @@ pub(super) async fn send(
         Err(StoreError::PayloadTooLarge { .. }) => {
             refuse(&state, &context, Refusal::TooLong { bytes: job.markdown.len() }, Some(&fields))
         }
-        Err(error) => trouble(&state, &context, &fields, &error),
+        Err(error) => trouble(&state, &context, Some(&fields), &error),
     }
 }
 
@@ -142,6 +144,12 @@ fn first_heading(markdown: &str) -> String {
 
 /// The fields of a form, sent either way a browser can.
 async fn read(request: Request) -> Result<Fields, Refusal> {
+    match request.extensions().get() {
+        Some(NotKept::TooLarge) => return Err(Refusal::BodyTooLarge),
+        Some(NotKept::NoRoom) => return Err(Refusal::Busy),
+        Some(NotKept::Forbidden) => return Err(Refusal::Forbidden),
+        None => {}
+    }
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match media.as_str() {
@@ -222,9 +230,9 @@ fn decode(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn trouble(state: &AppState, context: &RequestContext, fields: &Fields, error: &StoreError) -> Response {
+fn trouble(state: &AppState, context: &RequestContext, fields: Option<&Fields>, error: &StoreError) -> Response {
     tracing::error!(error = error as &dyn std::error::Error, "an export could not be enqueued");
-    refuse(state, context, Refusal::Trouble, Some(fields))
+    refuse(state, context, Refusal::Trouble, fields)
 }
 
 /// The answer to a text that was not exported.
@@ -241,7 +249,12 @@ fn refuse(state: &AppState, context: &RequestContext, refusal: Refusal, fields: 
         format: &format,
         mishap: &mishap,
     };
-    super::html(state, context, refusal.status(), |frame| export_page::render_refused_text(&refused, frame))
+    let mut response =
+        super::html(state, context, refusal.status(), |frame| export_page::render_refused_text(&refused, frame));
+    if refusal == Refusal::Busy {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
+    }
+    response
 }
 
 impl Refusal {
@@ -250,7 +263,7 @@ impl Refusal {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Media => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::Trouble => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::Trouble => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }
@@ -267,6 +280,7 @@ impl Refusal {
             Self::TooLong { bytes } => locale
                 .format("export-demo-too-long", &[("size", format::bytes(bytes as u64).into()), ("limit", limit())]),
             Self::BodyTooLarge => locale.format("export-demo-body-too-large", &[("limit", limit())]),
+            Self::Busy => locale.text("export-demo-busy"),
             Self::Format => locale.text("export-demo-format"),
             Self::Media => locale.text("export-demo-media"),
             Self::Forbidden => locale.text("export-demo-forbidden"),
@@ -338,6 +352,7 @@ mod tests {
             Refusal::Encoding,
             Refusal::TooLong { bytes: 5_000_000 },
             Refusal::BodyTooLarge,
+            Refusal::Busy,
             Refusal::Format,
             Refusal::Media,
             Refusal::Forbidden,
