@@ -1,31 +1,19 @@
 -- Exact counts in constant time, limits across workers, cool-downs, and claims that read only what they may take.
 
--- What must hold of one column is checked where the column is written. A check constraint of the table is read from the catalogue
--- for each statement and evaluated at each change of a row: two dozen of them cost a single insert more than all else it does, and
--- one that looks into the payload unpacks it at each heartbeat.
-create domain jobdeck.type_name as text constraint job_type_valid check (
-  value collate "C" !~ '[^A-Za-z0-9_.:-]' and value collate "C" !~ '^[.:-]' and octet_length(value) between 1 and 100);
-create domain jobdeck.queue_name as text constraint job_queue_valid check (
-  value collate "C" !~ '[^A-Za-z0-9_.:-]' and value collate "C" !~ '^[.:-]' and octet_length(value) between 1 and 100);
+-- Looked at where the payload is written: what the triggers below look at, they look at with each change of a row.
 create domain jobdeck.json_object as jsonb constraint job_payload_is_object check (jsonb_typeof(value) = 'object');
-create domain jobdeck.preview_text as text constraint job_payload_preview_length check (length(value) <= 200);
-create domain jobdeck.key_text as text constraint job_key_length check (octet_length(value) between 1 and 1024);
-create domain jobdeck.percent as smallint constraint job_progress_is_percent check (value between 0 and 100);
--- Infinity and years beyond the range of programs' date types would break every reader of the row.
-create domain jobdeck.plausible_time as timestamptz constraint job_times_plausible check (
-  value between '1970-01-01Z' and '9999-12-31Z');
 
--- What must hold of several columns together, by the names the errors carry.
-create function jobdeck.job_is_sound(
+-- What must hold of a row: the name of what it breaks, null when it is sound. Triggers ask it for all rows of a statement at once:
+-- check constraints of the table are read from the catalogue for each statement, and two dozen of them cost a single insert more
+-- than all else it does. One expression, so that it is inlined there.
+create function jobdeck.job_flaw(
   status jobdeck.job_state, attempts integer, max_attempts integer, starts integer, token bigint, lease_expires_at timestamptz,
-  locked_by text, locked_at timestamptz, started_at timestamptz, finished_at timestamptz, has_result boolean,
-  stalled_count integer, max_stalled integer, has_key boolean, has_digest boolean)
-returns boolean
-language plpgsql immutable as $$
-declare
-  broken text;
-begin
-  broken := case
+  locked_by text, locked_at timestamptz, started_at timestamptz, finished_at timestamptz, run_after timestamptz,
+  created_at timestamptz, updated_at timestamptz, has_result boolean, stalled_count integer, max_stalled integer,
+  progress smallint, idempotency_key text, has_digest boolean, limit_key text, payload_preview text)
+returns text
+language sql immutable parallel safe as $$
+  select case
     when attempts < 0 or attempts > max_attempts then 'job_attempts_in_range'
     when max_attempts < 1 then 'job_max_attempts_positive'
     when status in ('pending', 'retrying') and attempts >= max_attempts then 'job_waiting_has_attempts_left'
@@ -35,23 +23,42 @@ begin
     when (status in ('succeeded', 'failed', 'canceled')) <> (finished_at is not null) then 'job_finished_at_iff_final'
     when has_result and status <> 'succeeded' then 'job_result_only_if_succeeded'
     when max_stalled < 0 or stalled_count < 0 or stalled_count > max_stalled + 1 then 'job_stalls_in_range'
-    when has_key and not has_digest then 'job_key_has_digest'
+    when progress not between 0 and 100 then 'job_progress_is_percent'
+    when idempotency_key is not null and not has_digest then 'job_key_has_digest'
+    when octet_length(idempotency_key) not between 1 and 1024 then 'job_key_length'
+    when octet_length(limit_key) not between 1 and 200 then 'job_limit_key_length'
+    when length(payload_preview) > 200 then 'job_payload_preview_length'
     when starts < 0 or token < 0 then 'job_starts_not_negative'
-  end;
-  if broken is not null then
-    raise exception 'a job''s row would break %', broken
-      using errcode = 'check_violation', constraint = broken, schema = 'jobdeck', table = 'jobs';
-  end if;
-  return true;
-end
+    -- Infinity and years beyond the range of programs' date types would break every reader of the row.
+    when least(run_after, created_at, updated_at, lease_expires_at, finished_at) < timestamptz '1970-01-01Z'
+      or greatest(run_after, created_at, updated_at, lease_expires_at, finished_at) > timestamptz '9999-12-31Z'
+      then 'job_times_plausible'
+  end
 $$;
 
-create domain jobdeck.limit_key_text as text constraint job_limit_key_length check (octet_length(value) between 1 and 200);
+-- The same for the names of its type and queue.
+create function jobdeck.job_name_flaw(type text, queue text)
+returns text
+language sql immutable parallel safe as $$
+  select case
+    when type collate "C" !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$' then 'job_type_valid'
+    when queue collate "C" !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$' then 'job_queue_valid'
+  end
+$$;
+
+create function jobdeck.refuse_flaw(flaw text)
+returns boolean
+language plpgsql strict as $$
+begin
+  raise exception 'a job''s row would break %', flaw
+    using errcode = 'check_violation', constraint = flaw, schema = 'jobdeck', table = 'jobs';
+end
+$$;
 
 alter table jobdeck.jobs
   add column tags text[] not null default '{}',
   -- jobs with the same value share the queue's key_limit
-  add column limit_key jobdeck.limit_key_text,
+  add column limit_key text collate "C",
   -- the job this one repeats, as a person asked; not a foreign key, since the original may be pruned
   add column rerun_of uuid;
 
@@ -73,20 +80,7 @@ alter table jobdeck.jobs
   drop constraint job_stalls_in_range,
   drop constraint job_key_has_digest,
   drop constraint job_starts_not_negative,
-  alter column type type jobdeck.type_name,
-  alter column queue type jobdeck.queue_name,
-  alter column payload type jobdeck.json_object,
-  alter column payload_preview type jobdeck.preview_text,
-  alter column idempotency_key type jobdeck.key_text,
-  alter column progress type jobdeck.percent,
-  alter column run_after type jobdeck.plausible_time,
-  alter column created_at type jobdeck.plausible_time,
-  alter column updated_at type jobdeck.plausible_time,
-  alter column lease_expires_at type jobdeck.plausible_time,
-  alter column finished_at type jobdeck.plausible_time,
-  add constraint job_is_sound check (jobdeck.job_is_sound(
-    status, attempts, max_attempts, starts, token, lease_expires_at, locked_by, locked_at, started_at, finished_at,
-    result is not null, stalled_count, max_stalled, idempotency_key is not null, payload_digest is not null));
+  alter column payload type jobdeck.json_object;
 
 alter table jobdeck.queues
   -- running jobs of this queue at once, over all workers; null is no limit
@@ -109,9 +103,9 @@ alter table jobdeck.job_types
 -- One expression, so that it is inlined where it is called.
 create or replace function jobdeck.uuid_v7() returns uuid
 language sql volatile parallel safe as $$
-  select (lpad(to_hex((date_part('epoch', clock_timestamp()) * 1000)::bigint), 12, '0') || '7'
+  select (lpad(to_hex((date_part('epoch', clock_timestamp()) * 1000)::bigint), 12, '0') || '-7'
     -- Only the version digit differs from the random (version 4) id, whose variant bits are already right.
-    || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid
+    || substr(gen_random_uuid()::text, 16))::uuid
 $$;
 
 -- A claim reads one range for each type and priority it may take: neither unknown types nor jobs due later are passed over.
@@ -124,14 +118,21 @@ create index job_suspect_idx on jobdeck.jobs (queue, type, run_after)
 -- Serves limits and the reaper. The lease is not in it, so that renewing one stays a heap-only update.
 drop index jobdeck.job_running_idx;
 create index job_running_idx on jobdeck.jobs (queue, limit_key) where status = 'running';
+-- Serve the deck's lists and operations on many jobs, newest first: what waits, what has ended by type, and what did not end well.
+-- An index of all jobs by state or by type would be written at each of a job's changes; of these, a job that succeeds is written to
+-- two, once each.
+drop index jobdeck.job_status_idx;
+drop index jobdeck.job_type_idx;
+create index job_waiting_idx on jobdeck.jobs (id desc) where status in ('pending', 'retrying');
+create index job_ended_idx on jobdeck.jobs (type, status, id desc) where status in ('succeeded', 'failed', 'canceled');
+create index job_failed_idx on jobdeck.jobs (status, id desc) where status in ('failed', 'canceled');
 
--- The one table of transitions (docs/state-machine.md) and the rule that tokens only grow, for the trigger below.
+-- The one table of transitions (docs/state-machine.md) and the rule that tokens only grow: whether one must not happen.
 create function jobdeck.transition_is_forbidden(
   old_status jobdeck.job_state, new_status jobdeck.job_state, old_token bigint, new_token bigint)
 returns boolean
-language plpgsql immutable as $$
-begin
-  return new_token < old_token
+language sql immutable parallel safe as $$
+  select new_token < old_token
     or (new_token <> old_token and new_status <> 'running')
     or (old_status <> new_status and not (
       (old_status = 'pending' and new_status in ('running', 'canceled'))
@@ -139,39 +140,38 @@ begin
       or (old_status = 'retrying' and new_status in ('running', 'canceled'))
       or (old_status in ('failed', 'canceled') and new_status = 'pending')))
     or (new_status = 'running' and old_status <> 'running' and new_token <= old_token)
-    or (new_status = 'running' and old_status = 'running' and new_token <> old_token);
-end
+    or (new_status = 'running' and old_status = 'running' and new_token <> old_token)
 $$;
-
--- After instead of before: a row trigger that runs before an update locks each row a second time. With a function, because a long
--- condition is read from the catalogue for each statement.
-drop trigger job_transition_allowed on jobdeck.jobs;
-create trigger job_transition_allowed after update on jobdeck.jobs for each row
-when (jobdeck.transition_is_forbidden(old.status, new.status, old.token, new.token))
-execute function jobdeck.refuse_transition();
 
 -- How many jobs there are: the sum of both tables. Writers only append to the second, so that no two of them ever wait for
 -- each other; what is appended is folded into the first every second or so.
 create table jobdeck.job_counters (
-  queue text not null,
-  type text not null,
+  queue text collate "C" not null,
+  type text collate "C" not null,
   status jobdeck.job_state not null,
   n_jobs bigint not null,
   primary key (queue, type, status)
 );
 create table jobdeck.job_counter_deltas (
-  queue text not null,
-  type text not null,
+  queue text collate "C" not null,
+  type text collate "C" not null,
   status jobdeck.job_state not null,
   n_jobs bigint not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_insert_scale_factor = 0,
   autovacuum_vacuum_insert_threshold = 50000);
 
+-- Each counts what a statement changed and refuses it when it broke a rule: one look at its rows for both.
 create function jobdeck.count_inserted() returns trigger
 language plpgsql as $$
 begin
   insert into jobdeck.job_counter_deltas (queue, type, status, n_jobs)
-  select r.queue, r.type, r.status, count(*) from new_rows r group by r.queue, r.type, r.status;
+  select r.queue, r.type, r.status, count(*) from new_rows r group by r.queue, r.type, r.status
+  having jobdeck.refuse_flaw(coalesce(
+    min(jobdeck.job_flaw(r.status, r.attempts, r.max_attempts, r.starts, r.token, r.lease_expires_at,
+      r.locked_by, r.locked_at, r.started_at, r.finished_at, r.run_after, r.created_at, r.updated_at,
+      r.result is not null, r.stalled_count, r.max_stalled, r.progress, r.idempotency_key,
+      r.payload_digest is not null, r.limit_key, r.payload_preview)),
+    jobdeck.job_name_flaw(r.type, r.queue))) is null;
   return null;
 end
 $$;
@@ -189,14 +189,30 @@ create function jobdeck.count_updated() returns trigger
 language plpgsql as $$
 begin
   insert into jobdeck.job_counter_deltas (queue, type, status, n_jobs)
-  select c.queue, c.type, c.status, sum(c.n)
-  from (select r.queue, r.type, r.status, 1 as n from new_rows r
-    union all select r.queue, r.type, r.status, -1 from old_rows r) c
-  group by c.queue, c.type, c.status having sum(c.n) <> 0;
+  select c.queue, c.type, c.status, sum(c.n_jobs) from (
+    -- Few groups, whatever the number of rows: what they were and what they are.
+    select o.queue as old_queue, o.type as old_type, o.status as old_status, n.queue, n.type, n.status, count(*) as n_jobs,
+      jobdeck.refuse_flaw(coalesce(
+        min(case when jobdeck.transition_is_forbidden(o.status, n.status, o.token, n.token) then 'job_transition_allowed'
+          else jobdeck.job_flaw(n.status, n.attempts, n.max_attempts, n.starts, n.token, n.lease_expires_at,
+            n.locked_by, n.locked_at, n.started_at, n.finished_at, n.run_after, n.created_at, n.updated_at,
+            n.result is not null, n.stalled_count, n.max_stalled, n.progress, n.idempotency_key,
+            n.payload_digest is not null, n.limit_key, n.payload_preview) end),
+        case when n.type <> o.type or n.queue <> o.queue then jobdeck.job_name_flaw(n.type, n.queue) end,
+        -- An update that changes an id leaves rows without a partner.
+        case when n.status is null or o.status is null then 'job_id_fixed' end)) as refused
+    from new_rows n full join old_rows o on o.id = n.id
+    group by o.queue, o.type, o.status, n.queue, n.type, n.status) g
+  cross join lateral (values (g.queue, g.type, g.status, g.n_jobs), (g.old_queue, g.old_type, g.old_status, -g.n_jobs))
+    as c (queue, type, status, n_jobs)
+  group by c.queue, c.type, c.status
+  having case when bool_or(g.refused) is null then sum(c.n_jobs) <> 0 end;
   return null;
 end
 $$;
 
+drop trigger job_transition_allowed on jobdeck.jobs;
+drop function jobdeck.refuse_transition();
 create trigger job_count_inserted after insert on jobdeck.jobs referencing new table as new_rows
   for each statement execute function jobdeck.count_inserted();
 create trigger job_count_deleted after delete on jobdeck.jobs referencing old table as old_rows
@@ -225,6 +241,20 @@ begin
 end
 $$;
 
+-- First half of the advisory locks of queues; the second is a hash of the name.
+create function jobdeck.queue_lock() returns integer
+language sql immutable parallel safe as $$ select 1785031537 $$;
+
+create function jobdeck.queue_waits_for_claims() returns trigger
+language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(jobdeck.queue_lock(), hashtext(new.name));
+  return new;
+end
+$$;
+create trigger queue_waits_for_claims before update on jobdeck.queues
+  for each row execute function jobdeck.queue_waits_for_claims();
+
 -- Takes up to `max_jobs` due jobs of `from_queue` whose type is one of `of_types`, each with a new token and a lease.
 --
 -- Order: each point of priority is worth a minute of waiting, then id. So a job is overtaken only by those that became due at most
@@ -236,55 +266,60 @@ create function jobdeck.claim_jobs(
   from_queue text, of_types text[], max_jobs integer, lease interval, for_worker text, stalls text default 'none')
 returns table (id uuid, token bigint, type text, queue text, payload text, attempts integer, max_attempts integer,
   starts integer, stalled_count integer)
-language plpgsql as $$
+language plpgsql
+-- Planned once a session, not at each call: planning costs more than the claim. And for a large table, whatever it was at that time.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
 #variable_conflict use_column
 declare
   gate record;
   allowed text[];
   levels jsonb;
+  takes_turns boolean;
   room integer := max_jobs;
   taken uuid[];
   full_keys text[] := '{}';
 begin
-  select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue;
-  if not found or gate.paused_at is not null then
-    return;
-  end if;
-
-  select array_agg(t.type) into allowed from unnest(of_types) as t (type)
-  where not exists (
-    select from jobdeck.job_types jt join jobdeck.cool_downs c on c.provider = jt.provider
-    where jt.type = t.type and c.until > now());
-
   -- Each type with each priority that waits: one probe of the index for each.
-  with recursive level (type, priority) as (
+  with recursive known as materialized (
+    select t.type from unnest(of_types) as t (type)
+    where not exists (
+      select from jobdeck.job_types jt join jobdeck.cool_downs c on c.provider = jt.provider
+      where jt.type = t.type and c.until > now())),
+  level (type, priority) as (
     select t.type, (select j.priority from jobdeck.jobs j
       where j.queue = from_queue and j.type = t.type and j.status in ('pending', 'retrying')
       order by j.priority desc limit 1)
-    from unnest(allowed) as t (type)
+    from known t
     union all
     select l.type, (select j.priority from jobdeck.jobs j
       where j.queue = from_queue and j.type = l.type and j.status in ('pending', 'retrying') and j.priority < l.priority
       order by j.priority desc limit 1)
     from level l where l.priority is not null)
-  select jsonb_agg(jsonb_build_object('type', l.type, 'priority', l.priority)) into levels
-  from level l where l.priority is not null;
-  if levels is null then
+  select jsonb_agg(jsonb_build_object('type', l.type, 'priority', l.priority)) filter (where l.priority is not null),
+    (select array_agg(t.type) from known t),
+    (select q.concurrency_limit is not null or q.key_limit is not null from jobdeck.queues q where q.name = from_queue)
+  into levels, allowed, takes_turns
+  from level l;
+  if levels is null or takes_turns is null then
     return;
   end if;
 
-  -- The queue's row is locked so that a pause that has committed is seen: the pause waits for claims under way, and later ones
-  -- read it. Where claims must not pass each other (limits; more than one range to choose from) they take turns.
-  if gate.concurrency_limit is null and gate.key_limit is null and jsonb_array_length(levels) = 1 then
-    select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue for share;
-    if gate.paused_at is not null or gate.concurrency_limit is not null or gate.key_limit is not null then
-      return;
-    end if;
+  -- A lock that every change of the queue's row waits for (trigger queue_waits_for_claims), so that a pause that has committed is
+  -- seen: the pause waits for claims under way, and later ones for it. Where claims must not pass each other (limits; more than one
+  -- range to choose from) they take turns.
+  takes_turns := takes_turns or jsonb_array_length(levels) > 1;
+  if takes_turns then
+    perform pg_advisory_xact_lock(jobdeck.queue_lock(), hashtext(from_queue));
   else
-    select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue for update;
-    if gate.paused_at is not null then
-      return;
-    end if;
+    perform pg_advisory_xact_lock_shared(jobdeck.queue_lock(), hashtext(from_queue));
+  end if;
+  select q.paused_at, q.concurrency_limit, q.key_limit into gate from jobdeck.queues q where q.name = from_queue;
+  if not found or gate.paused_at is not null
+    or (not takes_turns and (gate.concurrency_limit is not null or gate.key_limit is not null)) then
+    return;
   end if;
   -- From here each statement sees all that claims before this one did.
   if gate.concurrency_limit is not null then

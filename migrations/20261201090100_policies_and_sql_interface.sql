@@ -293,7 +293,7 @@ begin
       returning 1),
     woken as (
       select count(*) filter (where jobdeck.wake(to_queue) is null) as n_hints
-      from (select from created limit 1) c where at_once)
+      from (select from created limit 1) c where at_once or due_at < now() + interval '2 seconds')
     select i.place::integer, coalesce(h.job_id, i.id), h.job_id is null or h.job_id = i.id,
       coalesce(h.payload_digest <> i.digest, false)
     from input i cross join woken left join holder h on h.key = i.key

@@ -145,6 +145,72 @@ pub struct JobSummary {
     pub type_is_known: bool,
 }
 
+/// A job as its page shows it: what its type's policy redacts is replaced.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "postgres", derive(sqlx::FromRow))]
+#[allow(missing_docs, reason = "fields not documented here are documented at `Job`")]
+pub struct JobDetail {
+    /// What lists show of it too.
+    #[cfg_attr(feature = "postgres", sqlx(flatten))]
+    pub summary: JobSummary,
+    pub priority: i16,
+    pub starts: i32,
+    pub stalled_count: i32,
+    pub max_stalled: i32,
+    pub last_worker: Option<String>,
+    pub stages_at: Value,
+    pub created_by: Option<String>,
+    pub owner: Option<String>,
+    pub idempotency_key: Option<String>,
+    /// The first [`JobDetail::SHOWN_CHARS`] characters of the payload as Postgres writes JSON.
+    pub payload_start: String,
+    /// Size of the whole text.
+    pub payload_bytes: i64,
+    /// As of the payload; only of a succeeded job.
+    pub result_start: Option<String>,
+    /// Size of the whole text.
+    pub result_bytes: Option<i64>,
+}
+
+impl JobDetail {
+    /// Most characters of a payload or a result on a page; the rest is a download.
+    pub const SHOWN_CHARS: i32 = 20_000;
+}
+
+/// Where a job stands, without its payload: what a page reads that looks every few seconds.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "postgres", derive(sqlx::FromRow))]
+#[allow(missing_docs, reason = "fields not documented here are documented at `Job`")]
+pub struct JobGlance {
+    pub id: JobId,
+    #[cfg_attr(feature = "postgres", sqlx(rename = "status", try_from = "String"))]
+    pub state: JobState,
+    pub version: i64,
+    pub attempts: i32,
+    pub max_attempts: i32,
+    pub starts: i32,
+    pub run_after: DateTime<Utc>,
+    pub started_at: Option<DateTime<Utc>>,
+    pub finished_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub stage: Option<String>,
+    pub progress: Option<i16>,
+    pub stages_at: Value,
+    #[cfg_attr(feature = "postgres", sqlx(try_from = "ClassColumn"))]
+    pub error_class: Option<FailureClass>,
+    pub error_code: Option<String>,
+    pub error_params: Option<Value>,
+    pub result: Option<Value>,
+    pub owner: Option<String>,
+    pub cancel_requested_at: Option<DateTime<Utc>>,
+    /// The payload's fields that were asked for, those that are there.
+    pub fields: Value,
+    /// The job that has taken this one's place: a rerun that holds its idempotency key.
+    pub rerun: Option<JobId>,
+    /// The database's clock when it was read.
+    pub now: DateTime<Utc>,
+}
+
 /// How an attempt ended that did not end in success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -18,7 +18,7 @@ pub use bulk::{BulkAction, BulkState};
 pub use failure::{FailureClass, JobError, MAX_ERROR_BYTES, clean_error_text, code};
 #[cfg(feature = "postgres")]
 pub use failure::{MAX_RETRY_AFTER, MIN_RETRY_AFTER, parse_retry_after};
-pub use job::{Attempt, AttemptOutcome, Job, JobId, JobSummary};
+pub use job::{Attempt, AttemptOutcome, Job, JobDetail, JobGlance, JobId, JobSummary};
 pub use policy::{DuplicateBehaviour, KeyPolicy, Policy, PolicyError, Stage, StageLabel};
 pub use retention::{Keep, Retention};
 pub use retry::{Backoff, DeclaredBackoff};
@@ -37,6 +37,8 @@ mod idempotency;
 #[cfg(feature = "postgres")]
 mod maintenance;
 #[cfg(feature = "postgres")]
+mod schedule;
+#[cfg(feature = "postgres")]
 mod step;
 #[cfg(feature = "postgres")]
 pub mod store;
@@ -49,8 +51,9 @@ pub use {
     handler::{Ctx, Handler, JobType, LeaseLost},
     idempotency::{IdempotencyKey, KeyError},
     maintenance::{Pruner, maintain},
+    schedule::{MissedPolicy, MovedTick, Recurrence, RecurrenceError, Schedule, ScheduleError},
     store::{EnqueueOptions, Enqueued, Store, StoreError},
-    worker::{Worker, WorkerBuilder, WorkerError, WorkerMetrics},
+    worker::{Scheduler, Worker, WorkerBuilder, WorkerError, WorkerMetrics},
 };
 
 #[cfg(feature = "derive")]

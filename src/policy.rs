@@ -33,7 +33,11 @@ pub struct Policy {
     /// Which jobs count as the same. Default `None`: no two do, unless [`crate::JobType::idempotency_key`] says so. A key that
     /// stands here wins over that method, so that enqueuers in Rust, HTTP and SQL agree.
     pub key: Option<KeyPolicy>,
-    /// Payload paths whose values only people with a right of their own see in the deck. Default none.
+    /// Payload paths whose values no view of the deck shows: `••••••` stands in their place in the payload, at the same paths of
+    /// the result, and in the list's preview; searches do not find them. Paths go on through lists. Where results, error texts or
+    /// the idempotency key quote such a value it is replaced too, if it is a text of four characters or a number of six digits at
+    /// least; a key that is declared to hold one is hidden whole. Handlers, SQL and [`crate::Store::job_get`] get the real values.
+    /// In force once a worker that knows the type has registered it, then for older jobs too. Default none.
     pub redact: Vec<String>,
     /// How long ended jobs are kept. Default: the newest 500 succeeded, 2,000 failed and 500 canceled.
     pub retention: Retention,

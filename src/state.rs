@@ -71,7 +71,7 @@ impl JobState {
     }
 
     /// Whether `transition` may lead from this state to `to`. Everything not listed is impossible, in SQL as well
-    /// (trigger `job_transition_allowed`).
+    /// (`jobdeck.transition_is_forbidden`).
     pub const fn allows(self, transition: Transition, to: JobState) -> bool {
         use JobState::*;
         matches!(

@@ -16,6 +16,7 @@ mod outcomes;
 mod queues;
 mod registry;
 mod retention;
+mod schedules;
 mod steps;
 mod users;
 
@@ -25,26 +26,28 @@ use std::time::Duration;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgPool};
 
-pub use admin::{CancelOutcome, RetryOutcome};
+pub use admin::{CancelOutcome, RerunOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
 pub use bulk::{BulkOperation, BulkPreview, BulkStarted, BulkTarget, Refusal};
-pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, Stalls};
+pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, NextDue, Stalls};
 pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
 pub use duties::Duty;
 pub use effects::{Effect, EffectState, SettleOutcome, Settlement};
 pub use enqueue::{EnqueueOptions, Enqueued};
-pub use jobs::{JobFilter, JobPage, PageCursor, StateCounts};
+pub use jobs::{JobFilter, JobJson, JobPage, PageCursor, StateCounts};
 pub use links::LinkKey;
 pub use outcomes::{Accepted, Completion, Outcome};
 pub use queues::QueueLimits;
 pub use registry::{RegisteredType, WorkerInfo};
 pub use retention::{DeleteOutcome, PruneBatch, PruneBoundary, PruneRule, Removed};
+pub use schedules::{RunNow, ScheduleChange, ScheduleCreated, ScheduleDeleted, ScheduleInfo, Tick, TickOutcome};
 pub use steps::Step;
 pub use users::{NewSignIn, NewUser, SignInSession, User, UserRole};
 
 pub(crate) use effects::{EffectBegun, EffectCall, EffectEnd};
 pub(crate) use kept::keepable;
+pub(crate) use schedules::DueSchedule;
 
 /// The embedded migrations. Their table lives in our schema, so that it never meets the product's own.
 fn migrator() -> sqlx::migrate::Migrator {
@@ -67,6 +70,7 @@ pub struct Store {
     /// Turns of counts that must read every job: fewer than there are connections for searches, so that lists are read
     /// meanwhile.
     counts: Arc<tokio::sync::Semaphore>,
+    enqueues: Arc<enqueue::EnqueueGroup>,
 }
 
 /// What a store function can answer besides its result.
@@ -98,6 +102,9 @@ pub enum StoreError {
     /// The type's policy makes no sense.
     #[error(transparent)]
     Policy(#[from] crate::PolicyError),
+    /// A schedule makes no sense.
+    #[error(transparent)]
+    Schedule(#[from] crate::ScheduleError),
     /// The payload does not serialise to a JSON object.
     #[error("payload of type {job_type:?} is not a JSON object")]
     PayloadNotAnObject {
@@ -160,7 +167,7 @@ impl Store {
     /// Wraps a pool the caller already has. Searches share it, with whatever statement timeout it sets.
     pub fn new(pool: PgPool) -> Self {
         let counts = turns(pool.options().get_max_connections());
-        Self { searches: pool.clone(), pool, counts }
+        Self { searches: pool.clone(), pool, counts, enqueues: Arc::default() }
     }
 
     /// Connects to `url` with at most `connections` connections for the queue and a third as many, 3 to 8, for searches. A
@@ -174,7 +181,7 @@ impl Store {
         let searches = connect_options(url)?.options([("statement_timeout", "2s")]);
         let n_searches = (connections / 3).clamp(3, 8);
         let searches = pool_options.max_connections(n_searches).connect_lazy_with(searches);
-        Ok(Self { pool, searches, counts: turns(n_searches) })
+        Ok(Self { pool, searches, counts: turns(n_searches), enqueues: Arc::default() })
     }
 
     /// As [`Store::connect`], but without a connection until one is needed.

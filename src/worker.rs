@@ -8,10 +8,12 @@ mod completer;
 mod executor;
 mod isolation;
 mod keeper;
+mod kept_connection;
 mod lanes;
 mod lease_watch;
 mod listener;
 mod panics;
+mod scheduler;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -19,17 +21,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use tokio::sync::watch;
 
 use crate::store::Stalls;
-use crate::{Handler, JobType, Policy, PolicyError, Store, StoreError};
+use crate::{Handler, JobType, Policy, PolicyError, Schedule, ScheduleError, Store, StoreError};
 
 use completer::Completer;
 use isolation::Isolation;
+use kept_connection::KeptConnection;
 use lanes::{Lane, Slot};
 pub(crate) use lease_watch::LeaseWatch;
 use lease_watch::StopReason;
 pub(crate) use panics::panic_error;
+pub use scheduler::Scheduler;
 
 /// When and how long. Defaults suit production; tests set them small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +98,9 @@ pub enum WorkerError {
     /// A type's policy makes no sense.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// A schedule makes no sense.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
     /// Two handlers for one type.
     #[error("type {0:?} is registered twice")]
     TypeTwice(String),
@@ -147,6 +155,7 @@ pub struct WorkerBuilder {
     queues: Vec<(String, usize)>,
     timing: Timing,
     prunes: bool,
+    schedules: Vec<Schedule>,
     error: Option<WorkerError>,
 }
 
@@ -211,6 +220,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Enqueues a job at each tick of `schedule`, together with all other workers that declare it: one job for each tick.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedules.push(schedule);
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -231,6 +247,7 @@ impl WorkerBuilder {
                 return Err(WorkerError::QueueNotWorked { job_type: job_type.clone(), queue: queue.clone() });
             }
         }
+        scheduler::check(&self.schedules)?;
         let Timing { lease, heartbeat_every, .. } = self.timing;
         if heartbeat_every.is_zero() || lease < heartbeat_every.saturating_mul(3) {
             return Err(WorkerError::LeaseTooShort { lease, heartbeat_every });
@@ -243,6 +260,7 @@ impl WorkerBuilder {
             handlers: self.handlers,
             timing: self.timing,
             prunes: self.prunes,
+            schedules: self.schedules,
             metrics: Arc::default(),
         })
     }
@@ -251,6 +269,9 @@ impl WorkerBuilder {
 /// Connections of the worker itself, beside those of heartbeat and listener: claims, outcomes, housekeeping. Handlers use the
 /// store they were given, so that none of them can starve the queue.
 const OWN_CONNECTIONS: u32 = 4;
+
+/// Claim loops that may keep a connection while much waits; the others leave what remains of [`OWN_CONNECTIONS`] after each claim.
+const MAX_KEEPING: usize = 2;
 
 /// Connections for maintenance, so that it takes none from claims and outcomes: a pass of the pruner holds one throughout.
 const MAINTENANCE_CONNECTIONS: u32 = 2;
@@ -282,6 +303,7 @@ pub struct Worker {
     handlers: HashMap<String, RegisteredHandler>,
     timing: Timing,
     prunes: bool,
+    schedules: Vec<Schedule>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -304,6 +326,7 @@ impl Worker {
                 grace: Duration::from_secs(10),
             },
             prunes: true,
+            schedules: Vec::new(),
             error: None,
         }
     }
@@ -327,7 +350,7 @@ impl Worker {
     /// # Errors
     /// Only at start: if the database cannot be reached.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
-        let Worker { queues, store, database_url, name, handlers, timing, prunes, metrics } = self;
+        let Worker { queues, store, database_url, name, handlers, timing, prunes, schedules, metrics } = self;
         panics::install();
         tokio::pin!(shutdown);
         let (stop_claiming, claiming) = watch::channel(false);
@@ -371,7 +394,10 @@ impl Worker {
             })
             .collect();
         let lanes = Arc::new(lanes);
-        background.spawn(listener::listen(shared.database_url.clone(), lanes.clone()));
+        let scheduler = Scheduler::new(shared.own.clone(), &shared.name, schedules)?;
+        scheduler.declare().await?;
+        background.spawn(listener::listen(shared.database_url.clone(), lanes.clone(), scheduler.waker()));
+        background.spawn(async move { scheduler.run().await });
         background.spawn(fold_counters(shared.own.clone()));
         let maintenance = Store::connect_lazy(&shared.database_url, MAINTENANCE_CONNECTIONS)?;
         let name = shared.name.clone();
@@ -427,9 +453,11 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
     let mut pause = Duration::from_millis(100);
     let mut looks = [].iter();
     let mut many_wait = false;
+    let mut seen_until = None;
+    let mut connection = KeptConnection::default();
     loop {
         let slots = tokio::select! {
-            slots = lane.take(many_wait) => slots,
+            slots = connection.release_unless_soon(lane.take(many_wait)) => slots,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
         // Interest in a hint is registered before the query runs, so that one sent in between is not missed.
@@ -447,19 +475,23 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
             continue;
         };
         let limit = slots.len();
-        let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None).await;
+        lane.forget_due();
+        let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None, &mut connection).await;
         drop(open);
         many_wait = matches!(claimed, Ok(n_claimed) if n_claimed == limit);
+        if !many_wait || index >= MAX_KEEPING {
+            connection.release();
+        }
         let wait = match claimed {
             Ok(n_claimed) => {
                 pause = Duration::from_millis(100);
                 if n_claimed == limit {
                     Duration::ZERO
                 } else {
-                    looks.next().copied().unwrap_or_else(|| {
-                        // Workers that were started together do not poll together.
-                        shared.timing.poll_every.mul_f64(0.9 + 0.2 * fastrand::f64())
-                    })
+                    match looks.next() {
+                        Some(soon) => *soon,
+                        None => until_next_look(&shared, lane, &mut seen_until).await,
+                    }
                 }
             }
             Err(error) => {
@@ -474,11 +506,30 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
         }
         if !wait.is_zero() {
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+                () = lane.sleep(wait) => {}
                 () = hint => looks = LOOKS_AFTER_HINT.iter(),
                 _ = stopping.wait_for(|stop| *stop) => return,
             }
         }
+    }
+}
+
+/// How long a claim loop sleeps without a hint: until a job becomes due, or until the next poll.
+///
+/// A job may become due after the claim read the clock and before this asks, so what counts is what became due since this asked
+/// last, which was before that claim. A job that nobody may take is looked for once more for it and not again.
+async fn until_next_look(shared: &Shared, lane: &Lane, seen_until: &mut Option<DateTime<Utc>>) -> Duration {
+    // Workers that were started together do not poll together.
+    let poll = shared.timing.poll_every.mul_f64(0.9 + 0.2 * fastrand::f64());
+    let next = shared.own.job_next_due(&lane.queue, &lane.types, *seen_until);
+    match tokio::time::timeout(poll, next).await {
+        Ok(Ok(next)) => {
+            *seen_until = Some(next.now);
+            next.due_in().map_or(poll, |due_in| due_in.max(lanes::REST).min(poll))
+        }
+        // The next claim says what is wrong.
+        Ok(Err(_)) => poll,
+        Err(_) => lanes::REST,
     }
 }
 
@@ -492,12 +543,17 @@ async fn claim_into(
     index: usize,
     slots: Vec<Slot>,
     stalls: Stalls,
+    connection: &mut KeptConnection,
 ) -> Result<usize, StoreError> {
     let lane = &lanes[index];
     let lease = shared.timing.lease;
     let sent = Instant::now();
-    let claim = shared.own.job_claim_stalled(&lane.queue, &lane.types, slots.len() as i64, lease, &shared.name, stalls);
-    let claims = tokio::time::timeout(lease, claim).await.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))?;
+    let limit = slots.len() as i64;
+    let claims = connection
+        .run(shared.own.pool(), lease, async |connection| {
+            Store::job_claim_on(connection, &lane.queue, &lane.types, limit, lease, &shared.name, stalls).await
+        })
+        .await?;
     let deadline = sent + lease.mul_f64(0.8);
     let n_claimed = claims.len();
     for (claim, slot) in claims.into_iter().zip(slots) {
@@ -505,8 +561,11 @@ async fn claim_into(
         let held = shared.leases.add(claim.lease(), deadline);
         let (shared, lanes) = (shared.clone(), lanes.clone());
         tokio::spawn(async move {
-            executor::execute(shared.clone(), claim, held, slot).await;
+            let due_in = executor::execute(shared.clone(), claim, held, slot).await;
             let lane = &lanes[index];
+            if let Some(delay) = due_in {
+                lane.due_in(delay);
+            }
             if shared.limited.lock().unwrap_or_else(PoisonError::into_inner).contains(&lane.queue) {
                 lane.waker.notify_one();
             }

@@ -6,6 +6,7 @@ pub(crate) mod blank;
 pub(crate) mod brand;
 pub(crate) mod icon;
 pub(crate) mod json_view;
+pub(crate) mod live_banner;
 pub(crate) mod live_switch;
 pub(crate) mod notice_line;
 pub(crate) mod page_title;

@@ -7,7 +7,7 @@ mod words;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use jobdeck::{Attempt, AttemptOutcome, FailureClass, Job, JobId, JobState};
+use jobdeck::{Attempt, AttemptOutcome, FailureClass, JobGlance, JobId, JobState};
 use leptos::prelude::RenderHtml as _;
 use serde_json::{Map, Value};
 
@@ -19,6 +19,9 @@ use crate::ssr::Assets;
 
 /// The stages an export passes after it waited, in order.
 pub const STAGES: [&str; 4] = ["generating", "rendering", "uploading", "downloadable"];
+
+/// What the page shows of the payload.
+pub const PAYLOAD_FIELDS: [&str; 2] = ["title", "export_format"];
 
 /// What the page says of one export.
 #[derive(Clone, Debug)]
@@ -120,15 +123,20 @@ pub enum Problem {
     /// The file was asked for before it was made.
     NotReady(JobId),
     /// The file was removed from the store.
-    FileGone(JobId),
+    FileGone {
+        /// The export.
+        id: JobId,
+        /// Whether the reader may have it made again.
+        can_again: bool,
+    },
     /// A fault on our side.
     Trouble,
 }
 
 impl ExportView {
-    /// What the page says of `job`, whose `attempts` are those that went wrong.
-    pub fn new(job: &Job, attempts: &[Attempt], facts: ExportFacts) -> Self {
-        let payload_text = |name: &str| job.payload.get(name).and_then(Value::as_str).map(str::trim);
+    /// What the page says of `job`, read with [`PAYLOAD_FIELDS`], whose `attempts` are those that went wrong.
+    pub fn new(job: &JobGlance, attempts: &[Attempt], facts: ExportFacts) -> Self {
+        let payload_text = |name: &str| job.fields.get(name).and_then(Value::as_str).map(str::trim);
         let title = payload_text("title").filter(|title| !title.is_empty());
         let stages_at = job.stages_at.as_object().into_iter().flatten().filter_map(|(stage, at)| {
             let at = DateTime::parse_from_rfc3339(at.as_str()?).ok()?;
@@ -201,7 +209,7 @@ impl ExportView {
 
 /// The attempts since the job was enqueued or a person sent it back to the start: what happened before is not told
 /// again. A history ends where the attempt numbers, newest first, no longer fall.
-fn present_history<'a>(job: &Job, attempts: &'a [Attempt]) -> Vec<&'a Attempt> {
+fn present_history<'a>(job: &JobGlance, attempts: &'a [Attempt]) -> Vec<&'a Attempt> {
     let mut next = match job.state {
         JobState::Running | JobState::Succeeded => job.attempts,
         _ => job.attempts + 1,
@@ -248,12 +256,12 @@ pub fn render_problem(problem: Problem, frame: &Frame<'_>, path: &str) -> String
         Problem::LinkInvalid => "invalid",
         Problem::LinkExpired => "expired",
         Problem::NotReady(_) => "not-ready",
-        Problem::FileGone(_) => "gone",
+        Problem::FileGone { .. } => "gone",
         Problem::Trouble => "trouble",
     };
     let words = |part: &str| locale.find(&format!("export-{name}-{part}"), &[]).unwrap_or_default();
     let back = match problem {
-        Problem::NotReady(id) | Problem::FileGone(id) => Some(format!("/e/{id}")),
+        Problem::NotReady(id) | Problem::FileGone { id, .. } => Some(format!("/e/{id}")),
         _ => None,
     };
     let head = Head {

@@ -6,10 +6,11 @@ use jobdeck::store::{Actor, SignInSession};
 use jobdeck::{JobId, Store};
 use leptos::prelude::{provide_context, use_context};
 use leptos_axum::ResponseOptions;
+use uuid::Uuid;
 
 use crate::error::AppError;
 use crate::i18n::Locale;
-use crate::model::{Notice, PageFacts, Permission, Theme, Viewer};
+use crate::model::{Notice, PageFacts, Permission, Role, Theme, Viewer};
 
 /// Addresses of the files a page loads. Empty where a file was not built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +36,21 @@ pub struct AppContext {
     pub assets: Assets,
     /// Label beside the brand, such as `local`; may be empty.
     pub environment: Arc<str>,
-    /// Makes the signed path `/e/<token>` of an export job.
-    pub export_link: Arc<dyn Fn(JobId) -> String + Send + Sync>,
+    /// Makes a signed path `/e/<token>`.
+    pub export_link: Arc<dyn Fn(LinkRequest) -> String + Send + Sync>,
+}
+
+/// A link to the page of an export, to be signed. Whoever has it may see that export and fetch its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkRequest {
+    /// The one job it is about.
+    pub job_id: JobId,
+    /// The user who gives it; stands in the audit log with what is done through it.
+    pub issued_by: Uuid,
+    /// Whether it allows to stop the export.
+    pub can_cancel: bool,
+    /// Whether it allows to have it made again.
+    pub can_again: bool,
 }
 
 /// What the server found out about one request.
@@ -75,6 +89,8 @@ pub fn provide(app: AppContext, request: RequestContext) {
 pub(crate) struct Caller {
     pub(crate) app: AppContext,
     pub(crate) actor: Actor,
+    pub(crate) user_id: Uuid,
+    pub(crate) role: Role,
 }
 
 /// The gate every server function passes first: someone is signed in, and their role allows it. A refusal is written
@@ -84,11 +100,12 @@ pub(crate) async fn require(permission: Permission, action: &str, target: Option
     let request = use_context::<RequestContext>().unwrap_or_default();
     let Some(user) = &request.user else { return Err(answer(AppError::SignedOut)) };
     let actor = request.actor();
-    if !crate::model::Role::from(user.role).allows(permission) {
+    let (user_id, role) = (user.user_id, Role::from(user.role));
+    if !role.allows(permission) {
         app.store.audit_refused(&actor, action, target).await.map_err(|error| answer(error.into()))?;
         return Err(answer(AppError::Forbidden));
     }
-    Ok(Caller { app, actor })
+    Ok(Caller { app, actor, user_id, role })
 }
 
 /// Sets the HTTP status of an error on its way out of a server function.

@@ -2,10 +2,12 @@
 //! after the last of it. The work is done by [`jobdeck_embedded_postgres`], whose calls block.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use jobdeck_embedded_postgres::{EmbeddedPostgres, Options, usable_dir};
+use sha2::{Digest as _, Sha256};
 
 /// Name of the database.
 const DATABASE: &str = "jobdeck";
@@ -53,12 +55,45 @@ fn dir(data_dir: &Path) -> anyhow::Result<PathBuf> {
     let preferred = std::path::absolute(data_dir)
         .with_context(|| format!("no such folder: {}", data_dir.display()))?
         .join("postgres");
-    let mut hasher = DefaultHasher::new();
-    preferred.hash(&mut hasher);
-    let fallback = PathBuf::from(format!("/var/lib/jobdeck/{:016x}/postgres", hasher.finish()));
-    let dir = usable_dir(preferred.clone(), fallback);
+    let dir = usable_dir(preferred.clone(), fallback(Path::new("/var/lib/jobdeck"), &preferred));
     if dir != preferred {
         tracing::warn!(wanted = %preferred.display(), used = %dir.display(), "the server's user cannot reach the data folder");
     }
     Ok(dir)
+}
+
+/// The folder below `base` for the database of those who wanted it in `preferred`, always the same one.
+fn fallback(base: &Path, preferred: &Path) -> PathBuf {
+    // Named so before by a hash that another version of Rust may compute differently. A database that is found there stays there.
+    let mut hasher = DefaultHasher::new();
+    preferred.hash(&mut hasher);
+    let before = base.join(format!("{:016x}/postgres", hasher.finish()));
+    if before.exists() {
+        return before;
+    }
+    let digest = Sha256::digest(preferred.as_os_str().as_bytes());
+    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    base.join(name).join("postgres")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fallback_is_the_same_for_every_build_and_a_database_found_under_the_old_name_stays() {
+        let base = std::env::temp_dir().join(format!("jobdeck-fallback-{}", std::process::id()));
+        let wanted = Path::new("/root/product/data/postgres");
+        let named = fallback(&base, wanted);
+        // printf %s /root/product/data/postgres | sha256sum
+        assert_eq!(named, base.join("34f0e053b63207d5/postgres"));
+        assert_ne!(named, fallback(&base, Path::new("/root/other/data/postgres")));
+
+        let mut hasher = DefaultHasher::new();
+        wanted.hash(&mut hasher);
+        let before = base.join(format!("{:016x}/postgres", hasher.finish()));
+        std::fs::create_dir_all(&before).expect("made");
+        assert_eq!(fallback(&base, wanted), before);
+        std::fs::remove_dir_all(base).expect("removed");
+    }
 }

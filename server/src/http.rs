@@ -10,6 +10,7 @@ pub(crate) mod export;
 mod gate;
 mod headers;
 mod health;
+mod job_json;
 mod live;
 mod origin;
 mod pages;
@@ -34,6 +35,8 @@ pub fn router(state: AppState) -> Router {
     Router::new()
         .route("/", get(|| async { Redirect::to("/jobs") }))
         .route("/live", get(live::stream))
+        .route("/jobs/{id}/payload.json", get(job_json::payload))
+        .route("/jobs/{id}/result.json", get(job_json::result))
         .route("/sign-in", post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/setup", post(sign_in::set_up))

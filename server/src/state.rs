@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use jobdeck::Store;
-use jobdeck_app::ssr::AppContext;
+use jobdeck_app::ssr::{AppContext, LinkRequest};
 use leptos::config::LeptosOptions;
 
 use crate::auth::Auth;
 use crate::config::HttpConfig;
-use crate::links::LinkSigner;
+use crate::links::{LinkRights, LinkSigner};
 use crate::live::Hub;
 use crate::shutdown::Shutdown;
 use crate::storage::FileStore;
@@ -38,20 +38,23 @@ pub struct AppState {
 
 impl AppState {
     /// Puts the parts together: files in `data_dir`, signing keys from the database. Must be called inside a tokio
-    /// runtime, where the hub's readers run.
+    /// runtime, where the readers of live changes and of signing keys run.
     ///
     /// # Errors
     /// If the folder cannot be used or the database does not answer.
     pub async fn load(store: Store, config: HttpConfig, data_dir: &Path, shutdown: Shutdown) -> anyhow::Result<Self> {
         let storage = FileStore::in_folder(&data_dir.join("files"))?;
         let links = LinkSigner::load(&store).await?;
+        links.keep_fresh(store.clone(), shutdown.clone());
         let app = AppContext {
             store: store.clone(),
             assets: crate::http::assets::from_manifest(),
             environment: config.environment.as_str().into(),
             export_link: {
                 let links = links.clone();
-                Arc::new(move |id| format!("/e/{}", links.sign(id)))
+                Arc::new(move |LinkRequest { job_id, issued_by, can_cancel, can_again }| {
+                    links.path(job_id, LinkRights { cancel: can_cancel, again: can_again }, issued_by)
+                })
             },
         };
         Ok(Self {

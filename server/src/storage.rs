@@ -108,6 +108,18 @@ impl FileStore {
         Ok(StoredFile { bytes: found.meta.size, content: found.into_stream().boxed() })
     }
 
+    /// Whether a file is there.
+    ///
+    /// # Errors
+    /// What the store answers, unless that is `NotFound`.
+    pub async fn exists(&self, object: &str) -> object_store::Result<bool> {
+        match self.objects.head(&path(object)?).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a file. One that is not there is fine.
     ///
     /// # Errors
@@ -178,6 +190,7 @@ mod tests {
         assert_eq!(store(&files, "exports/a/1.pdf", content.clone()).await, 3);
         assert!(read(&files, "exports/a/1.pdf").await == content);
         assert_eq!(files.list("exports/a").await.unwrap(), ["exports/a/1.pdf"]);
+        assert!(files.exists("exports/a/1.pdf").await.unwrap() && !files.exists("exports/a/2.pdf").await.unwrap());
         files.delete("exports/a/1.pdf").await.unwrap();
         files.delete("exports/a/1.pdf").await.unwrap();
         assert!(matches!(files.get("exports/a/1.pdf").await, Err(object_store::Error::NotFound { .. })));

@@ -32,11 +32,38 @@ pub enum RetryOutcome {
     NotFound,
 }
 
+/// What a rerun came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RerunOutcome {
+    /// A new job waits, with the payload of the old one.
+    Queued {
+        /// The new job.
+        id: JobId,
+    },
+    /// Only succeeded jobs are rerun; this one is in another state. See [`Store::job_retry`].
+    NotRerunnable(JobState),
+    /// Another job holds its idempotency key, such as a rerun a moment before.
+    KeyHeld {
+        /// The other job.
+        by: JobId,
+    },
+    /// There is no such job.
+    NotFound,
+}
+
 #[derive(sqlx::FromRow)]
 pub(super) struct ActionRow {
     pub(super) changed: bool,
     #[sqlx(try_from = "MaybeState")]
     pub(super) state: Option<JobState>,
+    holder: Option<JobId>,
+}
+
+#[derive(sqlx::FromRow)]
+struct RerunRow {
+    id: Option<JobId>,
+    #[sqlx(try_from = "MaybeState")]
+    state: Option<JobState>,
     holder: Option<JobId>,
 }
 
@@ -164,6 +191,68 @@ impl Store {
             (Some(_), _) if row.changed => RetryOutcome::Queued,
             (Some(_), Some(by)) => RetryOutcome::KeyHeld { by },
             (Some(state), None) => RetryOutcome::NotRetryable(state),
+        })
+    }
+
+    /// Runs a succeeded job again as a new one that names it in `rerun_of`: same type, queue, payload, priority, limits and key,
+    /// due at once, with all its attempts. The old job stays as it is, but its idempotency key passes to the new one in the same
+    /// statement, so that whoever asks for the same from then on lands there; of two reruns at once the second gets
+    /// [`RerunOutcome::KeyHeld`]. A job without a key is rerun as often as it is asked for.
+    ///
+    /// The new job belongs to `owner`; with `None`, to the old one's.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_rerun(&self, id: JobId, owner: Option<&str>, actor: &Actor) -> Result<RerunOutcome, StoreError> {
+        let row: RerunRow = sqlx::query_as(
+            "with target as materialized (
+               select id, type, queue, payload, payload_preview, status, priority, max_attempts, max_stalled, limit_key, tags,
+                 owner, idempotency_key, payload_digest
+               from jobdeck.jobs where id = $1 for update),
+             candidate as materialized (select jobdeck.uuid_v7() as id),
+             holder as (
+               insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
+               select t.type, t.idempotency_key, c.id, t.payload_digest from target t cross join candidate c
+               where t.idempotency_key is not null and t.status = 'succeeded'
+               -- Locks the holder's row and returns it, unless the old job holds it or its time has run out.
+               on conflict (type, key) do update
+                 set (job_id, payload_digest, created_at, duplicates, last_duplicate_at, expires_at) = (
+                   select case when f.free then excluded.job_id else k.job_id end,
+                     case when f.free then excluded.payload_digest else k.payload_digest end,
+                     case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates end,
+                     case when f.free then null else k.last_duplicate_at end, case when f.free then null else k.expires_at end
+                   from (select k.job_id = $1 or jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
+               returning k.job_id),
+             created as (
+               insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
+                 limit_key, tags, created_by, owner, idempotency_key, payload_digest, rerun_of)
+               select c.id, t.type, t.queue, t.payload, t.payload_preview, t.priority, t.max_attempts, t.max_stalled,
+                 t.limit_key, t.tags, $3, coalesce($5, t.owner), t.idempotency_key, t.payload_digest, t.id
+               from target t cross join candidate c
+               where t.status = 'succeeded'
+                 and (t.idempotency_key is null or exists (select 1 from holder h where h.job_id = c.id))
+               returning id, queue),
+             noted as (
+               insert into jobdeck.audit_log (user_id, actor, address, action, target, outcome, before, after)
+               select $2, $3, $4, 'rerun_job', $1::text, 'done', jsonb_build_object('state', 'succeeded'),
+                 jsonb_build_object('rerun', c.id)
+               from created c)
+             select (select id from created) as id, (select status::text from target) as state,
+               (select h.job_id from holder h, candidate c where h.job_id <> c.id) as holder,
+               (select jobdeck.wake(queue) is null from created) as woken",
+        )
+        .bind(id)
+        .bind(actor.user_id)
+        .bind(&actor.name)
+        .bind(&actor.address)
+        .bind(owner)
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(match (row.id, row.state, row.holder) {
+            (Some(id), _, _) => RerunOutcome::Queued { id },
+            (None, None, _) => RerunOutcome::NotFound,
+            (None, Some(_), Some(by)) => RerunOutcome::KeyHeld { by },
+            (None, Some(state), None) => RerunOutcome::NotRerunnable(state),
         })
     }
 }

@@ -277,17 +277,30 @@ impl Store {
         actor: &Actor,
     ) -> Result<BulkStarted, StoreError> {
         const START: &str = concat!(
-            "with ends as materialized (
-               -- The first and the last job in each state. In this order only the index of states has them.
-               select min(f.id::text) filter (where f.status = s.state::jobdeck.job_state) as first_id,
-                 max(l.id::text) filter (where l.status = s.state::jobdeck.job_state) as last_id
-               from unnest($8::text[]) as s (state)
-               cross join lateral (
-                 select j.id, j.status from jobdeck.jobs j where j.status <= s.state::jobdeck.job_state
-                 order by j.status desc, j.id limit 1) f
-               cross join lateral (
-                 select j.id, j.status from jobdeck.jobs j where j.status >= s.state::jobdeck.job_state
-                 order by j.status, j.id desc limit 1) l),
+            "with edge (id) as (
+               -- The first and the last job in each of the states, from the index that has it.
+               (select j.id from jobdeck.jobs j
+                where $8 && '{pending,retrying}'::text[] and j.status in ('pending', 'retrying') order by j.id limit 1)
+               union all (select j.id from jobdeck.jobs j
+                where $8 && '{pending,retrying}'::text[] and j.status in ('pending', 'retrying') order by j.id desc limit 1)
+               union all (select j.id from jobdeck.jobs j where 'running' = any ($8) and j.status = 'running')
+               union all (select j.id from jobdeck.jobs j
+                where 'failed' = any ($8) and j.status = 'failed' order by j.id limit 1)
+               union all (select j.id from jobdeck.jobs j
+                where 'failed' = any ($8) and j.status = 'failed' order by j.id desc limit 1)
+               union all (select j.id from jobdeck.jobs j
+                where 'canceled' = any ($8) and j.status = 'canceled' order by j.id limit 1)
+               union all (select j.id from jobdeck.jobs j
+                where 'canceled' = any ($8) and j.status = 'canceled' order by j.id desc limit 1)
+               union all (select e.id from (
+                   select type from jobdeck.job_counters union select type from jobdeck.job_counter_deltas) t
+                 cross join lateral (
+                   (select j.id from jobdeck.jobs j
+                    where j.type = t.type and j.status = 'succeeded' order by j.id limit 1)
+                   union all (select j.id from jobdeck.jobs j
+                    where j.type = t.type and j.status = 'succeeded' order by j.id desc limit 1)) e
+                 where 'succeeded' = any ($8))),
+             ends as materialized (select min(e.id::text) as first_id, max(e.id::text) as last_id from edge e),
              started as (
                insert into jobdeck.bulk_operations as o
                  (action, target, target_digest, user_id, requested_by, total, cursor, last_id)

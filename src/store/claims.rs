@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 
 use super::{Store, StoreError};
 use crate::{JobId, JobState};
@@ -71,6 +71,23 @@ impl Claim {
     }
 }
 
+/// When the next job is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct NextDue {
+    /// The database's clock.
+    pub now: DateTime<Utc>,
+    /// When a claim may find a job that none found before; none if nothing waits for its time.
+    pub due_at: Option<DateTime<Utc>>,
+}
+
+impl NextDue {
+    /// From `now` on; zero if it is due.
+    pub fn due_in(&self) -> Option<Duration> {
+        // Rounded up, so that whoever sleeps for it does not wake just before.
+        Some((self.due_at? - self.now).to_std().map_or(Duration::ZERO, |due_in| due_in + Duration::from_millis(1)))
+    }
+}
+
 /// A lease that a heartbeat found still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct HeldLease {
@@ -133,6 +150,19 @@ impl Store {
         worker: &str,
         stalls: Stalls,
     ) -> Result<Vec<Claim>, StoreError> {
+        Self::job_claim_on(&self.pool, queue, types, limit, lease, worker, stalls).await
+    }
+
+    /// As [`Store::job_claim_stalled`], on a connection of the caller's.
+    pub(crate) async fn job_claim_on<'e>(
+        executor: impl PgExecutor<'e>,
+        queue: &str,
+        types: &[String],
+        limit: i64,
+        lease: Duration,
+        worker: &str,
+        stalls: Stalls,
+    ) -> Result<Vec<Claim>, StoreError> {
         Ok(sqlx::query_as(
             "select id, token, type, queue, payload, attempts, max_attempts, starts, stalled_count
              from jobdeck.claim_jobs($1, $2, $3, $4 * interval '1 microsecond', $5, $6)",
@@ -143,7 +173,54 @@ impl Store {
         .bind(micros(lease))
         .bind(worker)
         .bind(stalls.as_str())
-        .fetch_all(&self.pool)
+        .fetch_all(executor)
+        .await?)
+    }
+
+    /// When the next job of `queue` of one of `types` becomes due: its time comes, or its provider's cool-down ends. Jobs that were
+    /// due at `since` (default: a second ago) are left out, as something else holds those back. A paused queue has none.
+    ///
+    /// One probe of the claim's index for each type and priority that waits.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_next_due(
+        &self,
+        queue: &str,
+        types: &[String],
+        since: Option<DateTime<Utc>>,
+    ) -> Result<NextDue, StoreError> {
+        Ok(sqlx::query_as(
+            "with recursive known as materialized (
+               select t.type, least(coalesce($3::timestamptz, now() - interval '1 second'), now()) as since,
+                 (select c.until from jobdeck.job_types jt join jobdeck.cool_downs c on c.provider = jt.provider
+                  where jt.type = t.type and c.until > least(coalesce($3::timestamptz, now() - interval '1 second'), now())) as cool_until
+               from unnest($2::text[]) as t (type)
+               where not exists (select from jobdeck.queues q where q.name = $1 and q.paused_at is not null)),
+             level as (
+               select k.type, k.since, k.cool_until, (select j.priority from jobdeck.jobs j
+                 where j.queue = $1 and j.type = k.type and j.status in ('pending', 'retrying')
+                 order by j.priority desc limit 1) as priority
+               from known k
+               union all
+               select l.type, l.since, l.cool_until, (select j.priority from jobdeck.jobs j
+                 where j.queue = $1 and j.type = l.type and j.status in ('pending', 'retrying') and j.priority < l.priority
+                 order by j.priority desc limit 1)
+               from level l where l.priority is not null),
+             -- Asked once and not for each use of the column.
+             next as materialized (
+               select l.cool_until, (select j.run_after from jobdeck.jobs j
+                 where j.queue = $1 and j.type = l.type and j.priority = l.priority and j.status in ('pending', 'retrying')
+                   -- All jobs of a provider that cools down wait, also those due long ago.
+                   and j.run_after > case when l.cool_until is null then l.since else '-infinity' end
+                 order by j.run_after limit 1) as run_after
+               from level l where l.priority is not null)
+             select now() as now, (select min(greatest(n.run_after, n.cool_until)) from next n where n.run_after is not null) as due_at",
+        )
+        .bind(queue)
+        .bind(types)
+        .bind(since)
+        .fetch_one(&self.pool)
         .await?)
     }
 

@@ -1,9 +1,15 @@
 //! Putting jobs into the queue, in a transaction of their own or in the caller's.
 
+mod group;
+
 use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::PgExecutor;
+
+use group::{Entered, Landed};
+
+pub(super) use group::EnqueueGroup;
 
 use super::{Store, StoreError};
 use crate::idempotency::{limit_key_of_payload, payload_digest};
@@ -151,39 +157,80 @@ impl Shared {
     }
 }
 
-impl Store {
-    /// Enqueues one job in a transaction of its own.
-    ///
-    /// When another job holds its key, nothing is enqueued and the holder is returned.
-    ///
-    /// # Errors
-    /// If the payload cannot be stored ([`StoreError::InvalidValue`], [`StoreError::PayloadTooLarge`]) or the database
-    /// refuses; nothing is written then.
-    pub async fn enqueue<T: JobType>(&self, job: &T, options: EnqueueOptions) -> Result<Enqueued, StoreError> {
-        self.enqueue_in_tx(&self.pool, job, options).await
-    }
+/// A new row, complete.
+#[derive(Debug)]
+struct Row {
+    job_type: &'static str,
+    queue: String,
+    payload: String,
+    preview: String,
+    priority: i16,
+    max_attempts: i32,
+    max_stalled: i32,
+    delay_us: i64,
+    created_by: Option<String>,
+    owner: Option<String>,
+    limit_key: Option<String>,
+    tags: Vec<String>,
+}
 
-    /// Enqueues one job with the caller's transaction (or any other executor): it is seen by workers if and only if
-    /// that commits.
-    ///
-    /// A caller that meets another open transaction with the same key waits for its end: if it rolls back, this job is
-    /// new. Under repeatable read that wait may end in SQLSTATE 40001, which is transient.
-    ///
-    /// # Errors
-    /// As [`Store::enqueue`].
-    pub async fn enqueue_in_tx<'e, T: JobType>(
-        &self,
-        executor: impl PgExecutor<'e>,
-        job: &T,
-        options: EnqueueOptions,
-    ) -> Result<Enqueued, StoreError> {
-        let Shared { policy, options } = Shared::of::<T>(options)?;
-        let Prepared { payload, preview, key, digest, limit_key } = prepare(job, &policy)?;
-        const PLAIN: &str = "insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts,
+/// What a job is idempotent by.
+struct Key {
+    text: String,
+    /// Of the payload, to tell a duplicate from a clash.
+    digest: Vec<u8>,
+}
+
+/// A row to be, with its key when it has one.
+fn row_of<T: JobType>(job: &T, options: EnqueueOptions) -> Result<(Box<Row>, Option<Key>), StoreError> {
+    let Shared { policy, options } = Shared::of::<T>(options)?;
+    let Prepared { payload, preview, key, digest, limit_key } = prepare(job, &policy)?;
+    let row = Box::new(Row {
+        job_type: T::TYPE,
+        queue: policy.queue,
+        payload,
+        preview,
+        priority: options.priority.unwrap_or(policy.priority),
+        max_attempts: policy.max_attempts,
+        max_stalled: policy.max_stalled,
+        delay_us: super::claims::micros(options.delay),
+        created_by: options.created_by,
+        owner: options.owner,
+        limit_key: options.limit_key.or(limit_key),
+        tags: options.tags,
+    });
+    Ok((row, key.map(|text| Key { text, digest })))
+}
+
+/// Inserts one row without a key.
+async fn insert_row<'e>(executor: impl PgExecutor<'e>, row: Box<Row>) -> Result<JobId, sqlx::Error> {
+    let (id, _): (JobId, Option<bool>) = sqlx::query_as(
+        "insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts,
            max_stalled, run_after, created_by, owner, limit_key, tags)
          values ($1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12)
-         returning id, true, false, case when $8 = 0 then jobdeck.wake($2) end is null";
-        const KEYED: &str = "with candidate as materialized (select jobdeck.uuid_v7() as id),
+         returning id, case when $8 < 2000000 then jobdeck.wake($2) end is null",
+    )
+    .bind(row.job_type)
+    .bind(row.queue)
+    .bind(row.payload)
+    .bind(row.preview)
+    .bind(row.priority)
+    .bind(row.max_attempts)
+    .bind(row.max_stalled)
+    .bind(row.delay_us)
+    .bind(row.created_by)
+    .bind(row.owner)
+    .bind(row.limit_key)
+    .bind(row.tags)
+    .fetch_one(executor)
+    .await?;
+    Ok(id)
+}
+
+/// Inserts one row unless another job holds its key.
+async fn insert_keyed<'e>(executor: impl PgExecutor<'e>, row: Box<Row>, key: Key) -> Result<Enqueued, StoreError> {
+    let (id, is_new, payload_differs, _): (JobId, bool, bool, Option<bool>) = sqlx::query_as(
+        "with candidate as materialized (select jobdeck.uuid_v7() as id),
          holder as (
            insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
            select $1, $13, id, $14 from candidate
@@ -204,27 +251,128 @@ impl Store {
            from candidate c where exists (select 1 from holder h where h.job_id = c.id)
            returning id)
          select h.job_id, exists (select 1 from created), h.payload_digest <> $14,
-           (select case when $8 = 0 then jobdeck.wake($2) end is null from created)
-         from holder h";
-        let statement = sqlx::query_as(if key.is_some() { KEYED } else { PLAIN })
-            .bind(T::TYPE)
-            .bind(&policy.queue)
-            .bind(payload)
-            .bind(preview)
-            .bind(options.priority.unwrap_or(policy.priority))
-            .bind(policy.max_attempts)
-            .bind(policy.max_stalled)
-            .bind(super::claims::micros(options.delay))
-            .bind(options.created_by)
-            .bind(options.owner)
-            .bind(options.limit_key.or(limit_key))
-            .bind(options.tags);
-        let statement = match key {
-            Some(key) => statement.bind(key).bind(digest),
-            None => statement,
+           (select case when $8 < 2000000 then jobdeck.wake($2) end is null from created)
+         from holder h",
+    )
+    .bind(row.job_type)
+    .bind(row.queue)
+    .bind(row.payload)
+    .bind(row.preview)
+    .bind(row.priority)
+    .bind(row.max_attempts)
+    .bind(row.max_stalled)
+    .bind(row.delay_us)
+    .bind(row.created_by)
+    .bind(row.owner)
+    .bind(row.limit_key)
+    .bind(row.tags)
+    .bind(key.text)
+    .bind(key.digest)
+    .fetch_one(executor)
+    .await?;
+    Ok(Enqueued { id, is_new, payload_differs })
+}
+
+/// A Postgres array of texts as text.
+fn array_text(texts: &[String]) -> String {
+    let quoted: Vec<String> =
+        texts.iter().map(|text| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))).collect();
+    format!("{{{}}}", quoted.join(","))
+}
+
+/// Inserts rows without keys in one statement; answers their ids in the same order.
+async fn insert_rows<'e>(executor: impl PgExecutor<'e>, rows: &[Box<Row>]) -> Result<Vec<JobId>, sqlx::Error> {
+    fn column<'r, V>(rows: &'r [Box<Row>], value: impl Fn(&'r Row) -> V) -> Vec<V> {
+        rows.iter().map(|row| value(row)).collect()
+    }
+    let ids: Vec<(JobId, Option<i64>)> = sqlx::query_as(
+        "with input as materialized (
+           select i.*, jobdeck.uuid_v7() as id
+           from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::integer[], $7::integer[],
+             $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[])
+             with ordinality as i (type, queue, payload, preview, priority, max_attempts, max_stalled, delay_us,
+               created_by, owner, limit_key, tags, place)),
+         created as (
+           insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
+             run_after, created_by, owner, limit_key, tags)
+           select i.id, i.type, i.queue, i.payload::jsonb, i.preview, i.priority, i.max_attempts, i.max_stalled,
+             now() + i.delay_us * interval '1 microsecond', i.created_by, i.owner, i.limit_key, i.tags::text[]
+           from input i)
+         select i.id, case when i.place = 1 then (
+           select count(jobdeck.wake(due.queue)) from (select distinct queue from input where delay_us < 2000000) due) end
+         from input i order by i.place",
+    )
+    .bind(column(rows, |row| row.job_type))
+    .bind(column(rows, |row| row.queue.as_str()))
+    .bind(column(rows, |row| row.payload.as_str()))
+    .bind(column(rows, |row| row.preview.as_str()))
+    .bind(column(rows, |row| row.priority))
+    .bind(column(rows, |row| row.max_attempts))
+    .bind(column(rows, |row| row.max_stalled))
+    .bind(column(rows, |row| row.delay_us))
+    .bind(column(rows, |row| row.created_by.as_deref()))
+    .bind(column(rows, |row| row.owner.as_deref()))
+    .bind(column(rows, |row| row.limit_key.as_deref()))
+    .bind(column(rows, |row| array_text(&row.tags)))
+    .fetch_all(executor)
+    .await?;
+    Ok(ids.into_iter().map(|(id, _)| id).collect())
+}
+
+impl Enqueued {
+    fn new_job(id: JobId) -> Self {
+        Self { id, is_new: true, payload_differs: false }
+    }
+}
+
+impl Store {
+    /// Enqueues one job in a transaction of its own.
+    ///
+    /// When another job holds its key, nothing is enqueued and the holder is returned. Calls without a key that come while
+    /// others are under way go together in one statement, and each returns when that has committed. A call that is dropped
+    /// before it returns may have enqueued its job or not.
+    ///
+    /// # Errors
+    /// If the payload cannot be stored ([`StoreError::InvalidValue`], [`StoreError::PayloadTooLarge`]) or the database
+    /// refuses; nothing is written then.
+    pub async fn enqueue<T: JobType>(&self, job: &T, options: EnqueueOptions) -> Result<Enqueued, StoreError> {
+        let row = match row_of(job, options)? {
+            (row, None) => row,
+            (row, Some(key)) => return insert_keyed(&self.pool, row, key).await,
         };
-        let (id, is_new, payload_differs, _): (JobId, bool, bool, Option<bool>) = statement.fetch_one(executor).await?;
-        Ok(Enqueued { id, is_new, payload_differs })
+        let landed = match self.enqueues.enter(row, &self.pool) {
+            Entered::Alone(row, mut flight) => {
+                let id = flight.run(async |connection| insert_row(connection, row).await).await?;
+                return Ok(Enqueued::new_job(id));
+            }
+            Entered::Together(landed) => landed.await,
+        };
+        match landed {
+            Ok(Landed::Enqueued(id)) => Ok(Enqueued::new_job(id)),
+            Ok(Landed::Refused(row)) => Ok(Enqueued::new_job(insert_row(&self.pool, row).await?)),
+            Ok(Landed::Failed(error)) => Err(error.into()),
+            Err(_) => Err(sqlx::Error::WorkerCrashed.into()),
+        }
+    }
+
+    /// Enqueues one job with the caller's transaction (or any other executor): it is seen by workers if and only if
+    /// that commits.
+    ///
+    /// A caller that meets another open transaction with the same key waits for its end: if it rolls back, this job is
+    /// new. Under repeatable read that wait may end in SQLSTATE 40001, which is transient.
+    ///
+    /// # Errors
+    /// As [`Store::enqueue`].
+    pub async fn enqueue_in_tx<'e, T: JobType>(
+        &self,
+        executor: impl PgExecutor<'e>,
+        job: &T,
+        options: EnqueueOptions,
+    ) -> Result<Enqueued, StoreError> {
+        match row_of(job, options)? {
+            (row, None) => Ok(Enqueued::new_job(insert_row(executor, row).await?)),
+            (row, Some(key)) => insert_keyed(executor, row, key).await,
+        }
     }
 
     /// Enqueues many jobs of one type in one statement: all of them or, on an error, none. The answers stand in the order of
@@ -285,7 +433,7 @@ impl Store {
              i.limit_key, $10
            from input i returning 1)
          select i.id, true, false,
-           i.place = 1 and (select case when $6 = 0 then jobdeck.wake($2) end is null from created limit 1)
+           i.place = 1 and (select case when $6 < 2000000 then jobdeck.wake($2) end is null from created limit 1)
          from input i order by i.place";
         const KEYED: &str = "with input as materialized (
            select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[], $9::text[], $11::text[], $12::bytea[])
@@ -310,7 +458,7 @@ impl Store {
            from input i where i.key is null or i.id in (select h.job_id from holder h)
            returning 1)
          select coalesce(h.job_id, i.id), h.job_id is null or h.job_id = i.id, coalesce(h.payload_digest <> i.digest, false),
-           i.place = 1 and (select case when $6 = 0 then jobdeck.wake($2) end is null from created limit 1)
+           i.place = 1 and (select case when $6 < 2000000 then jobdeck.wake($2) end is null from created limit 1)
          from input i left join holder h on h.key = i.key
          order by i.place";
         // Not prepared: planned for as many rows as there are, not for the few that a general plan supposes.

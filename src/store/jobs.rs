@@ -1,4 +1,7 @@
 //! Reading jobs: one, a page of many, and how many there are.
+//!
+//! What is read for people hides what the type's policy redacts, as does the search for a text: [`summary_columns`],
+//! [`text_matches`], [`Store::job_detail`], [`Store::job_json`] and [`Store::attempt_list`] are the only ways to a view.
 
 use std::time::Duration;
 
@@ -7,18 +10,76 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Store, StoreError};
-use crate::{Attempt, FailureClass, Job, JobId, JobState, JobSummary};
+use crate::{Attempt, FailureClass, Job, JobDetail, JobGlance, JobId, JobState, JobSummary};
+
+/// The hidden paths of job `j`'s type; no row without any.
+macro_rules! redacting_type {
+    () => {
+        " from jobdeck.job_types t where t.type = j.type and t.redact <> '{}'"
+    };
+}
 
 macro_rules! summary_columns {
     () => {
-        "j.id, j.type, j.queue, j.status::text as status, j.attempts, j.max_attempts, j.token, j.version, j.run_after,
+        concat!(
+            "j.id, j.type, j.queue, j.status::text as status, j.attempts, j.max_attempts, j.token, j.version, j.run_after,
          j.started_at, j.finished_at, j.created_at, j.updated_at, j.stage, j.progress,
-         left(split_part(j.last_error, E'\\n', 1), 200) as error, j.error_class::text as error_class, j.error_code,
-         j.cancel_requested_at, j.payload_preview,
+         left(split_part(coalesce(
+           (select jobdeck.without_secrets(j.last_error, jobdeck.secrets_of(j.payload, t.redact))",
+            redacting_type!(),
+            "), j.last_error), E'\\n', 1), 200) as error,
+         j.error_class::text as error_class, j.error_code, j.cancel_requested_at,
+         coalesce((select jobdeck.payload_preview(jobdeck.redacted(j.payload, t.redact))",
+            redacting_type!(),
+            "), j.payload_preview) as payload_preview,
          exists (select 1 from jobdeck.workers w
            where j.type = any(w.types) and w.heartbeat_at > now() - interval '30 seconds') as type_is_known"
+        )
     };
 }
+
+/// Payload and result of job `j` as text, hidden values replaced. Behind `offset 0` each is worked out once.
+macro_rules! visible_json {
+    () => {
+        concat!(
+            "select coalesce((select jobdeck.redacted(j.payload, t.redact)",
+            redacting_type!(),
+            "), j.payload)::text as payload,
+               coalesce((select jobdeck.without_secrets(jobdeck.redacted(j.result, t.redact),
+                 jobdeck.secrets_of(j.payload, t.redact))",
+            redacting_type!(),
+            "), j.result)::text as result offset 0"
+        )
+    };
+}
+
+/// Whether a search for the pattern finds row `j`, which needs `id`, `type`, `idempotency_key`, `payload_preview`, `owner` and
+/// `last_error`. What is hidden is not found. Only rows that match as they are written are looked at again.
+macro_rules! text_matches {
+    ($pattern:literal) => {
+        concat!(
+            "(",
+            $pattern,
+            "::text is null or j.id::text ilike ",
+            $pattern,
+            " or j.type ilike ",
+            $pattern,
+            " or j.owner ilike ",
+            $pattern,
+            " or ((j.idempotency_key ilike ",
+            $pattern,
+            " or j.payload_preview ilike ",
+            $pattern,
+            " or j.last_error ilike ",
+            $pattern,
+            ") and (j.type <> all (array(select t.type from jobdeck.job_types t where t.redact <> '{}'))
+                 or jobdeck.visibly_contains(j.id, ",
+            $pattern,
+            "))))"
+        )
+    };
+}
+pub(super) use text_matches;
 
 /// Which jobs a list shows or a bulk operation is about. An empty filter is all.
 ///
@@ -46,6 +107,15 @@ pub struct JobFilter {
     /// matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+/// Which of a job's JSON values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobJson {
+    /// What it was given.
+    Payload,
+    /// What it returned.
+    Result,
 }
 
 /// Where a page begins. Lists run from the newest job to the oldest, so a cursor is an id.
@@ -98,8 +168,58 @@ impl JobFilter {
     }
 }
 
+/// Which way a page is read from its cursor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// From new to old, as lists run.
+    Older,
+    /// From old to new.
+    Newer,
+}
+
+/// The statement of a page. $1 cursor or null, $2 most rows, $3 type, $4 text, $5 queue, $6 class, $7 code.
+///
+/// States stand in the text, because partial indexes serve them, each with its jobs in the order of lists. Where more than one
+/// serves, the page is the first of what each of them gives.
+fn list_statement(state: Option<JobState>, has_type: bool, order: Order) -> String {
+    let (beyond, direction) = match order {
+        Order::Older => ("<", "desc"),
+        Order::Newer => (">", "asc"),
+    };
+    let scan = |which: &str| {
+        format!(
+            "(select j.id from jobdeck.jobs j
+              where {which} and ($1::uuid is null or j.id {beyond} $1)
+                and ($3::text is null or j.type = $3) and ($5::text is null or j.queue = $5)
+                and ($6::text is null or j.error_class = $6::jobdeck.failure_class)
+                and ($7::text is null or j.error_code = $7)
+                and {}
+              order by j.id {direction} limit $2)",
+            text_matches!("$4")
+        )
+    };
+    let in_state = |state: JobState| scan(&format!("j.status = '{}'", state.as_str()));
+    let scans = match state {
+        None if !has_type => scan("true"),
+        None => JobState::ALL.map(in_state).join(" union all "),
+        // Too frequent to be in an index by state.
+        Some(JobState::Succeeded) if !has_type => format!(
+            "select page.id from (
+               select type from jobdeck.job_counters union select type from jobdeck.job_counter_deltas) t
+             cross join lateral {} page",
+            scan("j.type = t.type and j.status = 'succeeded'")
+        ),
+        Some(state) => in_state(state),
+    };
+    format!(
+        "with page as materialized (select found.id from ({scans}) found order by found.id {direction} limit $2)
+         select {} from page join jobdeck.jobs j on j.id = page.id order by j.id {direction}",
+        summary_columns!()
+    )
+}
+
 impl Store {
-    /// One job with everything.
+    /// One job with everything, hidden values included: for programs. Views read [`Store::job_detail`].
     ///
     /// # Errors
     /// If the database does.
@@ -117,15 +237,90 @@ impl Store {
         .await?)
     }
 
-    /// The attempts of a job that did not succeed, newest first.
+    /// One job as its page shows it: hidden values replaced, numbers with all their digits, of payload and result the first
+    /// [`JobDetail::SHOWN_CHARS`] characters.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_detail(&self, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+        const STATEMENT: &str = concat!(
+            "select ",
+            summary_columns!(),
+            ", j.priority, j.starts, j.stalled_count, j.max_stalled, j.last_worker, j.stages_at, j.created_by, j.owner,
+               coalesce((select jobdeck.visible_key(j.idempotency_key, t.key_fields, j.payload, t.redact)",
+            redacting_type!(),
+            "), j.idempotency_key) as idempotency_key,
+               left(v.payload, $2) as payload_start, octet_length(v.payload)::bigint as payload_bytes,
+               left(v.result, $2) as result_start, octet_length(v.result)::bigint as result_bytes
+             from jobdeck.jobs j cross join lateral (",
+            visible_json!(),
+            ") v where j.id = $1"
+        );
+        Ok(sqlx::query_as(STATEMENT).bind(id).bind(JobDetail::SHOWN_CHARS).fetch_optional(&self.pool).await?)
+    }
+
+    /// The whole payload or result of a job as JSON text, hidden values replaced, numbers with all their
+    /// digits. `None` if there is no such job, or no result.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_json(&self, id: JobId, which: JobJson) -> Result<Option<String>, StoreError> {
+        const STATEMENT: &str = concat!(
+            "select case when $2 then v.result else v.payload end from jobdeck.jobs j cross join lateral (",
+            visible_json!(),
+            ") v where j.id = $1"
+        );
+        let text: Option<Option<String>> =
+            sqlx::query_scalar(STATEMENT).bind(id).bind(which == JobJson::Result).fetch_optional(&self.pool).await?;
+        Ok(text.flatten())
+    }
+
+    /// Where a job stands, with the named fields of its payload's first level. Without names the payload is not opened, however
+    /// large it is: it never changes, so who looks again need not ask for them again.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_glance(&self, id: JobId, fields: &[&str]) -> Result<Option<JobGlance>, StoreError> {
+        macro_rules! glance {
+            ($fields:literal) => {
+                concat!(
+                    "select j.id, j.status::text as status, j.version, j.attempts, j.max_attempts, j.starts, j.run_after,
+                       j.started_at, j.finished_at, j.created_at, j.stage, j.progress, j.stages_at,
+                       j.error_class::text as error_class, j.error_code, j.error_params, j.result, j.owner,
+                       j.cancel_requested_at, now() as now, ",
+                    $fields,
+                    " as fields,
+                       (select r.id from jobdeck.idempotency_keys k join jobdeck.jobs r on r.id = k.job_id
+                        where j.status = 'succeeded' and k.type = j.type and k.key = j.idempotency_key and k.job_id <> j.id
+                          and r.rerun_of is not null) as rerun
+                     from jobdeck.jobs j where j.id = $1"
+                )
+            };
+        }
+        const PLAIN: &str = glance!("'{}'::jsonb");
+        // Unpacks the payload once, however many fields there are.
+        const WITH_FIELDS: &str = glance!(
+            "(select coalesce(jsonb_object_agg(e.key, e.value), '{}') from jsonb_each(j.payload) e where e.key = any ($2))"
+        );
+        let statement = sqlx::query_as(if fields.is_empty() { PLAIN } else { WITH_FIELDS }).bind(id);
+        let statement = if fields.is_empty() { statement } else { statement.bind(fields) };
+        Ok(statement.fetch_optional(&self.pool).await?)
+    }
+
+    /// The attempts of a job that did not succeed, newest first, hidden values replaced in their errors.
     ///
     /// # Errors
     /// If the database does.
     pub async fn attempt_list(&self, id: JobId) -> Result<Vec<Attempt>, StoreError> {
         Ok(sqlx::query_as(
-            "select job_id, token, attempt, outcome::text as outcome, worker, stage, started_at, ended_at,
-               error_class::text as error_class, error_code, error, error_params, next_run_at
-             from jobdeck.attempts where job_id = $1 order by token desc limit 200",
+            "with hidden as materialized (
+               select jobdeck.secrets_of(j.payload, t.redact) as secrets
+               from jobdeck.jobs j join jobdeck.job_types t on t.type = j.type and t.redact <> '{}' where j.id = $1)
+             select a.job_id, a.token, a.attempt, a.outcome::text as outcome, a.worker, a.stage, a.started_at, a.ended_at,
+               a.error_class::text as error_class, a.error_code,
+               coalesce((select jobdeck.without_secrets(a.error, h.secrets) from hidden h), a.error) as error,
+               a.error_params, a.next_run_at
+             from jobdeck.attempts a where a.job_id = $1 order by a.token desc limit 200",
         )
         .bind(id)
         .fetch_all(&self.pool)
@@ -137,11 +332,14 @@ impl Store {
     /// # Errors
     /// If the database does.
     pub async fn job_duplicates(&self, id: JobId) -> Result<(i32, Option<DateTime<Utc>>), StoreError> {
-        let row: Option<(i32, Option<DateTime<Utc>>)> =
-            sqlx::query_as("select duplicates, last_duplicate_at from jobdeck.idempotency_keys where job_id = $1")
-                .bind(id)
-                .fetch_optional(&self.pool)
-                .await?;
+        let row: Option<(i32, Option<DateTime<Utc>>)> = sqlx::query_as(
+            "select k.duplicates, k.last_duplicate_at from jobdeck.jobs j
+             join jobdeck.idempotency_keys k on k.type = j.type and k.key = j.idempotency_key and k.job_id = j.id
+             where j.id = $1",
+        )
+        .bind(id)
+        .fetch_optional(&self.pool)
+        .await?;
         Ok(row.unwrap_or((0, None)))
     }
 
@@ -208,43 +406,21 @@ impl Store {
     /// # Errors
     /// If the database does; a search that takes longer than 2 s is given up with SQLSTATE 57014.
     pub async fn job_list(&self, filter: &JobFilter, cursor: PageCursor, limit: i64) -> Result<JobPage, StoreError> {
-        const OLDER: &str = concat!(
-            "select ",
-            summary_columns!(),
-            " from jobdeck.jobs j
-             where ($1::text is null or j.status = $1::jobdeck.job_state) and ($2::text is null or j.type = $2)
-               and ($3::text is null or j.id::text ilike $3 or j.type ilike $3 or j.idempotency_key ilike $3
-                 or j.payload_preview ilike $3 or j.owner ilike $3 or j.last_error ilike $3)
-               and ($4::uuid is null or j.id < $4)
-               and ($6::text is null or j.queue = $6) and ($7::text is null or j.error_class = $7::jobdeck.failure_class)
-               and ($8::text is null or j.error_code = $8)
-             order by j.id desc limit $5"
-        );
-        const NEWER: &str = concat!(
-            "select ",
-            summary_columns!(),
-            " from jobdeck.jobs j
-             where ($1::text is null or j.status = $1::jobdeck.job_state) and ($2::text is null or j.type = $2)
-               and ($3::text is null or j.id::text ilike $3 or j.type ilike $3 or j.idempotency_key ilike $3
-                 or j.payload_preview ilike $3 or j.owner ilike $3 or j.last_error ilike $3)
-               and ($4::uuid is null or j.id > $4)
-               and ($6::text is null or j.queue = $6) and ($7::text is null or j.error_class = $7::jobdeck.failure_class)
-               and ($8::text is null or j.error_code = $8)
-             order by j.id limit $5"
-        );
         let limit = limit.clamp(1, 200);
-        let (statement, from) = match cursor {
-            PageCursor::Newest => (OLDER, None),
-            PageCursor::After(id) => (OLDER, Some(id)),
-            PageCursor::Before(id) => (NEWER, Some(id)),
+        let (order, from) = match cursor {
+            PageCursor::Newest => (Order::Older, None),
+            PageCursor::After(id) => (Order::Older, Some(id)),
+            PageCursor::Before(id) => (Order::Newer, Some(id)),
         };
-        let mut jobs: Vec<JobSummary> = sqlx::query_as(statement)
-            .bind(filter.state.map(JobState::as_str))
-            .bind(&filter.job_type)
-            .bind(filter.text.as_deref().map(contains_pattern))
+        let statement = list_statement(filter.state, filter.job_type.is_some(), order);
+        let mut jobs: Vec<JobSummary> = sqlx::query_as(sqlx::AssertSqlSafe(statement))
+            // Planned for these values: which index serves depends on which of them are there.
+            .persistent(false)
             .bind(from)
             // One more than asked tells whether there is another page.
             .bind(limit + 1)
+            .bind(&filter.job_type)
+            .bind(filter.text.as_deref().map(contains_pattern))
             .bind(&filter.queue)
             .bind(filter.class.map(FailureClass::as_str))
             .bind(&filter.code)
@@ -319,15 +495,14 @@ impl Store {
             .fetch_all(&self.searches)
             .await?
         } else {
-            sqlx::query_as(
+            sqlx::query_as(concat!(
                 "select j.status::text, count(*) from jobdeck.jobs j
-                 where ($1::text is null or j.type = $1) and ($2::text is null or j.queue = $2)
-                   and ($3::text is null or j.id::text ilike $3 or j.type ilike $3 or j.idempotency_key ilike $3
-                     or j.payload_preview ilike $3 or j.owner ilike $3 or j.last_error ilike $3)
-                   and ($4::text is null or j.error_class = $4::jobdeck.failure_class)
-                   and ($5::text is null or j.error_code = $5)
-                 group by j.status",
-            )
+                     where ($1::text is null or j.type = $1) and ($2::text is null or j.queue = $2) and ",
+                text_matches!("$3"),
+                " and ($4::text is null or j.error_class = $4::jobdeck.failure_class)
+                      and ($5::text is null or j.error_code = $5)
+                     group by j.status"
+            ))
             .bind(&filter.job_type)
             .bind(&filter.queue)
             .bind(filter.text.as_deref().map(contains_pattern))

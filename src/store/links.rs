@@ -9,6 +9,8 @@ pub struct LinkKey {
     pub id: i32,
     /// 32 random bytes.
     pub secret: Vec<u8>,
+    /// Whether every process has had 10 s to read it, by the database's clock.
+    pub is_settled: bool,
 }
 
 impl std::fmt::Debug for LinkKey {
@@ -18,11 +20,18 @@ impl std::fmt::Debug for LinkKey {
 }
 
 impl Store {
-    /// The keys that still verify links, newest first. `fresh` becomes the first key of a database that has none.
+    /// The keys that still verify links, newest first. `fresh` becomes the first key of a database that has none, also
+    /// after the last one was retired.
     ///
     /// # Errors
     /// If the database does.
     pub async fn link_keys(&self, fresh: [u8; 32]) -> Result<Vec<LinkKey>, StoreError> {
+        const KEYS: &str = "select id, secret, created_at <= now() - interval '10 seconds' as is_settled
+             from jobdeck.link_keys where retired_at is null order by id desc";
+        let keys: Vec<LinkKey> = sqlx::query_as(KEYS).fetch_all(&self.pool).await?;
+        if !keys.is_empty() {
+            return Ok(keys);
+        }
         sqlx::query(
             "insert into jobdeck.link_keys (secret)
              select $1 where not exists (select 1 from jobdeck.link_keys where retired_at is null)",
@@ -30,8 +39,6 @@ impl Store {
         .bind(fresh.as_slice())
         .execute(&self.pool)
         .await?;
-        Ok(sqlx::query_as("select id, secret from jobdeck.link_keys where retired_at is null order by id desc")
-            .fetch_all(&self.pool)
-            .await?)
+        Ok(sqlx::query_as(KEYS).fetch_all(&self.pool).await?)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use sqlx::PgExecutor;
+use sqlx::{PgConnection, PgExecutor};
 
 use super::claims::micros;
 use super::{LeaseRef, Store, StoreError};
@@ -188,6 +188,15 @@ impl Store {
         &self,
         completions: &[&Completion],
     ) -> Result<HashMap<LeaseRef, Accepted>, StoreError> {
+        let mut connection = self.pool.acquire().await?;
+        Self::job_complete_many_on(&mut connection, completions).await
+    }
+
+    /// As [`Store::job_complete_many`], on a connection of the caller's.
+    pub(crate) async fn job_complete_many_on(
+        connection: &mut PgConnection,
+        completions: &[&Completion],
+    ) -> Result<HashMap<LeaseRef, Accepted>, StoreError> {
         let mut ordered = completions.to_vec();
         // One order for all who lock several jobs.
         ordered.sort_unstable_by_key(|completion| completion.lease.job_id);
@@ -227,7 +236,7 @@ impl Store {
         .bind(&tokens)
         .bind(results)
         .bind(stages)
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *connection)
         .await?;
         let accepted =
             |(job_id, token), repeated| (LeaseRef { job_id, token }, Accepted { state: JobState::Succeeded, repeated });
@@ -240,7 +249,7 @@ impl Store {
             )
             .bind(&ids)
             .bind(&tokens)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *connection)
             .await?;
             for pair in before {
                 let (lease, repeated) = accepted(pair, true);

@@ -151,6 +151,17 @@ impl Store {
         .await?)
     }
 
+    /// The name of this user, disabled or not.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn user_name(&self, id: Uuid) -> Result<Option<String>, StoreError> {
+        Ok(sqlx::query_scalar("select name from jobdeck.users where id = $1")
+            .bind(id)
+            .fetch_optional(&self.pool)
+            .await?)
+    }
+
     /// All users, disabled ones included, by address.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use super::kept_connection::KeptConnection;
 use crate::store::{Accepted, Completion, LeaseRef};
 use crate::{LeaseLost, Store, StoreError};
 
@@ -62,9 +63,10 @@ async fn write(store: Store, mut inbox: mpsc::UnboundedReceiver<Request>, record
     let mut group: Vec<Request> = Vec::new();
     let mut pause = Duration::from_millis(50);
     let mut away_since: Option<Instant> = None;
+    let mut connection = KeptConnection::default();
     loop {
         if group.is_empty() {
-            match inbox.recv().await {
+            match connection.release_unless_soon(inbox.recv()).await {
                 Some(request) => group.push(request),
                 None => return,
             }
@@ -74,7 +76,7 @@ async fn write(store: Store, mut inbox: mpsc::UnboundedReceiver<Request>, record
         {
             group.push(request);
         }
-        match attempt(&store, &group).await {
+        match attempt(&store, &mut connection, &group).await {
             Ok(accepted) => {
                 pause = Duration::from_millis(50);
                 if let Some(since) = away_since.take() {
@@ -85,7 +87,7 @@ async fn write(store: Store, mut inbox: mpsc::UnboundedReceiver<Request>, record
             Err(error) if error.refuses_value() => {
                 // One of them cannot be stored; the others must not wait for it.
                 for mut request in std::mem::take(&mut group) {
-                    match attempt(&store, std::slice::from_ref(&request)).await {
+                    match attempt(&store, &mut connection, std::slice::from_ref(&request)).await {
                         Ok(accepted) => group.extend(settle(vec![request], &accepted)),
                         Err(error) if error.refuses_value() => drop(request.answer.send(Err(error))),
                         Err(_) => {
@@ -136,8 +138,13 @@ fn lost(lease: LeaseRef) -> StoreError {
     LeaseLost { job_id: lease.job_id, token: lease.token }.into()
 }
 
-async fn attempt(store: &Store, group: &[Request]) -> Result<HashMap<LeaseRef, Accepted>, StoreError> {
+async fn attempt(
+    store: &Store,
+    connection: &mut KeptConnection,
+    group: &[Request],
+) -> Result<HashMap<LeaseRef, Accepted>, StoreError> {
     let completions: Vec<&Completion> = group.iter().map(|request| &request.completion).collect();
-    let written = tokio::time::timeout(WRITE_WITHIN, store.job_complete_many(&completions)).await;
-    written.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))
+    connection
+        .run(store.pool(), WRITE_WITHIN, async |connection| Store::job_complete_many_on(connection, &completions).await)
+        .await
 }

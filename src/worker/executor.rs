@@ -35,14 +35,15 @@ enum Ended {
     Stopped(StopReason),
 }
 
-pub(super) async fn execute(shared: Arc<Shared>, claim: Claim, held: HeldLease, mut slot: Slot) {
+/// Returns how long the job waits until it is due again, if it does and this worker recorded it.
+pub(super) async fn execute(shared: Arc<Shared>, claim: Claim, held: HeldLease, mut slot: Slot) -> Option<Duration> {
     let watch = held.watch.clone();
     // Claims name the types this worker knows; another would run out of its lease and be reaped.
-    let Some(handler) = shared.handlers.get(&claim.job_type) else { return };
+    let handler = shared.handlers.get(&claim.job_type)?;
     if !watch.is_held() {
         // Polled too late, because every thread was busy or the machine slept: another may be running it.
         WorkerMetrics::count(&shared.metrics.lease_lost);
-        return;
+        return None;
     }
     WorkerMetrics::count(&shared.metrics.started);
     let policy = handler.policy.clone();
@@ -67,9 +68,10 @@ pub(super) async fn execute(shared: Arc<Shared>, claim: Claim, held: HeldLease, 
         ))),
     };
     slot.handler_ended();
-    record(&shared, &claim, &watch, &policy, last_stage.as_deref(), ended).await;
+    let due_in = record(&shared, &claim, &watch, &policy, last_stage.as_deref(), ended).await;
     drop(held);
     drop(slot);
+    due_in
 }
 
 /// Waits for the handler, its time limit, or a reason to stop. A handler that does not stop is dropped; one that
@@ -113,7 +115,7 @@ async fn record(
     policy: &Policy,
     last_stage: Option<&str>,
     ended: Ended,
-) {
+) -> Option<Duration> {
     let (job_id, attempt) = (claim.job_id, claim.attempts);
     let span = tracing::info_span!("job", queue = %claim.queue, %job_id, r#type = %claim.job_type, attempt);
     let metrics = &shared.metrics;
@@ -126,7 +128,7 @@ async fn record(
         Ended::Stopped(StopReason::LeaseLost) => {
             WorkerMetrics::count(&metrics.lease_lost);
             tracing::warn!(parent: &span, "lease lost, handler stopped");
-            return;
+            return None;
         }
         Ended::Returned(Ok(result)) => {
             match shared.completer.complete(claim.lease(), &result, last_stage).await {
@@ -135,7 +137,7 @@ async fn record(
                     let error = JobError::unrecoverable("result", crate::handler::chain(&error));
                     end(shared, claim, policy, Err(error)).await
                 }
-                other => other,
+                other => other.map(|accepted| (accepted, None)),
             }
         }
         Ended::Returned(Err(error)) => end(shared, claim, policy, Err(error)).await,
@@ -146,13 +148,14 @@ async fn record(
         Ended::Stopped(reason) => end(shared, claim, policy, Ok(reason)).await,
     };
     match accepted {
-        Ok(Accepted { state: JobState::Succeeded, .. }) => {
+        Ok((Accepted { state: JobState::Succeeded, .. }, _)) => {
             WorkerMetrics::count(&metrics.succeeded);
             tracing::info!(parent: &span, "job succeeded");
         }
-        Ok(Accepted { state, .. }) => {
+        Ok((Accepted { state, .. }, delay)) => {
             WorkerMetrics::count(&metrics.unsuccessful);
             tracing::info!(parent: &span, %state, "attempt ended");
+            return delay.filter(|_| state == JobState::Retrying);
         }
         Err(StoreError::LeaseLost(_)) => {
             WorkerMetrics::count(&metrics.lease_lost);
@@ -163,6 +166,7 @@ async fn record(
             tracing::error!(parent: &span, error = %crate::handler::chain(&error), "outcome not recorded");
         }
     }
+    None
 }
 
 async fn end(
@@ -170,13 +174,15 @@ async fn end(
     claim: &Claim,
     policy: &Policy,
     why: Result<StopReason, JobError>,
-) -> Result<Accepted, StoreError> {
+) -> Result<(Accepted, Option<Duration>), StoreError> {
     let backoff = policy.backoff.delay(claim.attempts.unsigned_abs(), policy.jitter, fastrand::f64());
+    let mut due_in = None;
     let outcome = match &why {
         Ok(StopReason::Canceled) => Outcome::Canceled,
         Ok(_) => Outcome::Released,
         Err(error) => {
             let delay = error.retry_after.unwrap_or(backoff);
+            due_in = Some(delay);
             tracing::info!(job_id = %claim.job_id, attempt = claim.attempts, class = error.class.as_str(),
                 code = %error.code, "attempt went wrong");
             match error.class {
@@ -185,7 +191,8 @@ async fn end(
             }
         }
     };
-    persist(|| shared.own.job_end(claim.lease(), outcome.clone())).await
+    let accepted = persist(|| shared.own.job_end(claim.lease(), outcome.clone())).await?;
+    Ok((accepted, due_in))
 }
 
 /// Repeats a write while the database is away. Each is safe to repeat: an outcome that was taken and whose reply was

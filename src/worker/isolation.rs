@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
 
 use super::Shared;
+use super::kept_connection::KeptConnection;
 use super::lanes::Lane;
 use crate::store::Stalls;
 
@@ -123,7 +124,7 @@ async fn claim(
         if slots.is_empty() {
             continue;
         }
-        match super::claim_into(shared, lanes, index, slots, stalls).await {
+        match super::claim_into(shared, lanes, index, slots, stalls, &mut KeptConnection::default()).await {
             Ok(n) => n_started += n,
             Err(error) => {
                 tracing::warn!(queue = %lane.queue, error = %crate::handler::chain(&error), "claim of stalled jobs failed");

@@ -1,9 +1,9 @@
 //! The slots of each queue a worker takes jobs from.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// Jobs in one claim at most. Larger claims make several workers walk over each other's locked rows.
 const MAX_CLAIM: usize = 100;
@@ -11,9 +11,15 @@ const MAX_CLAIM: usize = 100;
 /// How long free slots are gathered while many jobs wait.
 const GATHER_FOR: Duration = Duration::from_millis(2);
 
+/// How often executions that are ready to end get a turn before a claim, when there is more for their slots.
+const TURNS: u32 = 8;
+
 /// Outcomes that may wait to be written, for each slot. More than one, so that the next jobs start while the last ones are
 /// being recorded; bounded, so that a slow database holds the worker back.
 const UNWRITTEN_PER_SLOT: usize = 3;
+
+/// How long a lane sleeps at least when jobs become due one after the other.
+pub(super) const REST: Duration = Duration::from_millis(10);
 
 /// One queue with the slots a worker has for it.
 pub(super) struct Lane {
@@ -22,6 +28,8 @@ pub(super) struct Lane {
     pub(super) types: Vec<String>,
     /// Ends the wait between looks for jobs.
     pub(super) waker: Notify,
+    /// The soonest time at which a job of this worker is due again, of those that came to be known since the last look.
+    due_at: watch::Sender<Option<Instant>>,
     slots: usize,
     free: Arc<Semaphore>,
     unwritten: Arc<Semaphore>,
@@ -46,16 +54,47 @@ impl Lane {
             queue,
             types,
             waker: Notify::new(),
+            due_at: watch::Sender::new(None),
             slots,
             free: Arc::new(Semaphore::new(slots)),
             unwritten: Arc::new(Semaphore::new(slots * UNWRITTEN_PER_SLOT)),
         }
     }
 
+    /// A job of this queue is due in `delay`; the database knows it already.
+    pub(super) fn due_in(&self, delay: Duration) {
+        let Some(at) = Instant::now().checked_add(delay) else { return };
+        self.due_at.send_if_modified(|known| {
+            let is_sooner = known.is_none_or(|known| at < known);
+            if is_sooner {
+                *known = Some(at);
+            }
+            is_sooner
+        });
+    }
+
+    /// A look at the database begins: it finds everything that was made known before.
+    pub(super) fn forget_due(&self) {
+        self.due_at.send_replace(None);
+    }
+
+    /// Sleeps for `wait`, or until a job is due that was made known since the last look began.
+    pub(super) async fn sleep(&self, wait: Duration) {
+        let now = Instant::now();
+        let mut due_at = self.due_at.subscribe();
+        loop {
+            let due = due_at.borrow_and_update().map_or(now + wait, |due| due.max(now + REST).min(now + wait));
+            tokio::select! {
+                () = tokio::time::sleep_until(due.into()) => return,
+                _ = due_at.changed() => {}
+            }
+        }
+    }
+
     /// Waits for a slot and takes with it all others that are free, up to one claim.
     ///
     /// With `many_wait`, more than one job is known to wait: then half of the slots are waited for, but not longer than
-    /// [`GATHER_FOR`], since one claim of ten costs little more than a claim of one.
+    /// [`GATHER_FOR`], and others that are about to be free, since one claim of ten costs little more than a claim of one.
     pub(super) async fn take(&self, many_wait: bool) -> Vec<Slot> {
         let Some(first) = self.next().await else { return Vec::new() };
         let mut slots = vec![first];
@@ -71,10 +110,16 @@ impl Lane {
             // What was gathered until then stays.
             let _ = tokio::time::timeout(GATHER_FOR, gather).await;
         }
-        while slots.len() < MAX_CLAIM
-            && let Some(slot) = self.try_take()
-        {
-            slots.push(slot);
+        let mut patience = if many_wait { TURNS } else { 0 };
+        while slots.len() < MAX_CLAIM.min(self.slots) {
+            match self.try_take() {
+                Some(slot) => slots.push(slot),
+                None if patience > 0 => {
+                    patience -= 1;
+                    tokio::task::yield_now().await;
+                }
+                None => break,
+            }
         }
         slots
     }

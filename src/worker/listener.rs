@@ -1,4 +1,4 @@
-//! Shortens the wait between polls: a NOTIFY says that some queue got a job.
+//! Shortens the wait between polls: a NOTIFY says that some queue got a job, or that a schedule is another.
 //!
 //! A hint, never a promise. After each reconnection every queue is looked at once, since hints may have been missed.
 
@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use super::lanes::Lane;
 use sqlx::postgres::PgListener;
+use tokio::sync::Notify;
 
 /// How often the connection is checked. A half-open one gives no sign by itself.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 const CHECK_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) async fn listen(database_url: String, lanes: Arc<Vec<Lane>>) {
+const SCHEDULES: &str = "jobdeck_schedules";
+
+pub(super) async fn listen(database_url: String, lanes: Arc<Vec<Lane>>, schedules: Arc<Notify>) {
     let mut pause = Duration::from_millis(500);
     let mut is_away = false;
     loop {
         match PgListener::connect(&database_url).await {
             Ok(mut listener) => {
-                if let Err(error) = listener.listen("jobdeck_jobs").await {
+                if let Err(error) = listener.listen_all(["jobdeck_jobs", SCHEDULES]).await {
                     tracing::debug!(%error, "LISTEN failed");
                 } else {
                     if std::mem::take(&mut is_away) {
@@ -26,7 +29,8 @@ pub(super) async fn listen(database_url: String, lanes: Arc<Vec<Lane>>) {
                     }
                     pause = Duration::from_millis(500);
                     lanes.iter().for_each(|lane| lane.waker.notify_one());
-                    receive(&mut listener, &lanes).await;
+                    schedules.notify_one();
+                    receive(&mut listener, &lanes, &schedules).await;
                 }
             }
             Err(error) => tracing::debug!(%error, "listener could not connect"),
@@ -40,9 +44,10 @@ pub(super) async fn listen(database_url: String, lanes: Arc<Vec<Lane>>) {
 }
 
 /// Returns when the connection is gone.
-async fn receive(listener: &mut PgListener, lanes: &[Lane]) {
+async fn receive(listener: &mut PgListener, lanes: &[Lane], schedules: &Notify) {
     loop {
         match tokio::time::timeout(CHECK_EVERY, listener.try_recv()).await {
+            Ok(Ok(Some(hint))) if hint.channel() == SCHEDULES => schedules.notify_one(),
             // Hints are debounced over all queues, so that one may stand for another's.
             Ok(Ok(Some(_))) => lanes.iter().for_each(|lane| lane.waker.notify_one()),
             Ok(Ok(None) | Err(_)) => return,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use jobdeck::store::{CancelOutcome, JobFilter, Outcome, PageCursor, RetryOutcome};
+use jobdeck::store::{CancelOutcome, JobFilter, Outcome, PageCursor, RerunOutcome, RetryOutcome};
 use jobdeck::{JobError, JobId, JobState};
 use serde_json::json;
 
-use crate::support::{Db, Note, lease, person};
+use crate::support::{Db, Keyed, Note, lease, person};
 
 #[tokio::test]
 async fn waiting_job_is_canceled_at_once_and_never_claimed() {
@@ -155,4 +155,59 @@ async fn retry_that_waited_for_a_failure_to_commit_judges_the_row_as_it_is_then(
     assert_eq!(db.job(id).await.state, JobState::Pending);
     let holder = db.store.enqueue(&crate::support::Keyed::new("k"), jobdeck::EnqueueOptions::default()).await;
     assert_eq!(holder.expect("answered").id, id, "the key is held by a job that will run");
+}
+
+#[tokio::test]
+async fn rerun_takes_the_key_over_and_of_many_at_once_one_does() {
+    let db = Db::new().await;
+    let old = db.enqueue(&Keyed::new("k")).await;
+    assert_eq!(
+        db.store.job_rerun(old, None, &person()).await.expect("answered"),
+        RerunOutcome::NotRerunnable(JobState::Pending)
+    );
+    let claim = db.claim("A").await;
+    db.store.job_complete(db.store.pool(), lease(&claim), &json!({"done": 1}), None).await.expect("completed");
+    let before = db.job(old).await;
+    let reruns = (0..20).map(|_| {
+        let store = db.store.clone();
+        tokio::spawn(async move { store.job_rerun(old, Some("Bo"), &person()).await.expect("answered") })
+    });
+    let mut queued = Vec::new();
+    let mut held = Vec::new();
+    for rerun in reruns.collect::<Vec<_>>() {
+        match rerun.await.expect("no panic") {
+            RerunOutcome::Queued { id } => queued.push(id),
+            RerunOutcome::KeyHeld { by } => held.push(by),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((queued.len(), held.len()), (1, 19));
+    let new = queued[0];
+    assert!(held.iter().all(|by| *by == new));
+    // Whoever enqueues the same lands on the new job.
+    assert_eq!(db.enqueue(&Keyed::new("k")).await, new);
+    let job = db.job(new).await;
+    assert_eq!((job.state, job.attempts, job.token, &job.payload), (JobState::Pending, 0, 0, &before.payload));
+    assert_eq!((job.owner.as_deref(), job.created_by.as_deref()), (Some("Bo"), Some("Ana Costa")));
+    assert_eq!(db.job(old).await, before);
+    let entries = db.store.audit_list(&old.to_string(), 10).await.expect("listed");
+    assert_eq!(
+        (entries.len(), entries[0].action.as_str(), &entries[0].after),
+        (1, "rerun_job", &Some(json!({"rerun": new})))
+    );
+    let mut connection = db.connection().await;
+    assert!(jobdeck::Store::counters_check(&mut connection).await.expect("checked").is_empty());
+    assert_eq!(
+        db.store.job_rerun(JobId(uuid::Uuid::nil()), None, &person()).await.expect("answered"),
+        RerunOutcome::NotFound
+    );
+
+    // The rerun fails and gives the key back; the old job can be run once more.
+    let error = JobError::unrecoverable("permission", "no");
+    let claim = db.claim("A").await;
+    db.store.job_end(lease(&claim), Outcome::Failed { error: &error, delay: Duration::ZERO }).await.expect("ended");
+    assert!(matches!(
+        db.store.job_rerun(old, None, &person()).await.expect("answered"),
+        RerunOutcome::Queued { id } if id != new
+    ));
 }

@@ -1,6 +1,7 @@
 //! Putting jobs in: transactions, keys, duplicates, input Postgres cannot hold.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jobdeck::store::Outcome;
 use jobdeck::{EnqueueOptions, JobError, JobState, StoreError};
@@ -138,4 +139,104 @@ struct Deep {
 
 impl jobdeck::JobType for Deep {
     const TYPE: &'static str = "deep";
+}
+
+#[tokio::test]
+async fn calls_at_once_each_enqueue_their_own_job_whole_and_go_together() {
+    let db = Db::new().await;
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..200_u64 {
+        let store = db.store.clone();
+        calls.spawn(async move {
+            let options = EnqueueOptions {
+                delay: Duration::from_secs(number % 3),
+                priority: Some((number % 5) as i16),
+                owner: Some(format!("owner {number}")),
+                created_by: (number % 2 == 0).then(|| "half of them".to_owned()),
+                limit_key: (number % 4 == 0).then(|| format!("tenant {number}")),
+                tags: vec![format!("\"{number}\" \\ {{a,b}}"), "NULL".to_owned()],
+            };
+            (number, store.enqueue(&Note::new(&number.to_string()), options).await.expect("enqueued"))
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        let (number, enqueued) = call.expect("returned");
+        assert!(enqueued.is_new && !enqueued.payload_differs);
+        let row: (String, i16, String, Option<String>, Option<String>, Vec<String>, f64) = sqlx::query_as(
+            "select payload->>'text', priority, owner, created_by, limit_key, tags,
+               extract(epoch from run_after - created_at)::float8
+             from jobdeck.jobs where id = $1",
+        )
+        .bind(enqueued.id)
+        .fetch_one(db.store.pool())
+        .await
+        .expect("its row");
+        let (text, priority, owner, created_by, limit_key, tags, delay) = row;
+        assert_eq!(text, number.to_string());
+        assert_eq!(priority, (number % 5) as i16);
+        assert_eq!(owner, format!("owner {number}"));
+        assert_eq!(created_by.is_some(), number % 2 == 0);
+        assert_eq!(limit_key, (number % 4 == 0).then(|| format!("tenant {number}")));
+        assert_eq!(tags, [format!("\"{number}\" \\ {{a,b}}"), "NULL".to_owned()]);
+        assert_eq!(delay, (number % 3) as f64);
+    }
+    let (jobs, transactions): (i64, i64) =
+        sqlx::query_as("select count(*), count(distinct created_at) from jobdeck.jobs")
+            .fetch_one(db.store.pool())
+            .await
+            .expect("counted");
+    assert_eq!(jobs, 200);
+    assert!(transactions < 150, "200 calls at once took {transactions} transactions");
+}
+
+#[tokio::test]
+async fn job_that_the_database_refuses_fails_alone_though_it_went_with_others() {
+    let db = Db::new().await;
+    sqlx::raw_sql(
+        "alter table jobdeck.jobs add constraint house_rule check (payload->>'text' <> '13');
+         create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.05); return null; end $$;
+         create trigger slow after insert on jobdeck.jobs for each statement execute function slow()",
+    )
+    .execute(db.store.pool())
+    .await
+    .expect("ruled");
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..40 {
+        let store = db.store.clone();
+        calls.spawn(async move {
+            (number, store.enqueue(&Note::new(&number.to_string()), EnqueueOptions::default()).await)
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        let (number, enqueued) = call.expect("returned");
+        if number == 13 {
+            let error = enqueued.expect_err("refused");
+            assert!(format!("{error:?}").contains("house_rule"), "{error:?}");
+        } else {
+            enqueued.expect("enqueued");
+        }
+    }
+    assert_eq!(db.scalar("select count(*) from jobdeck.jobs").await, 39);
+}
+
+#[tokio::test]
+async fn caller_that_is_given_up_takes_no_other_with_it() {
+    let db = Db::new().await;
+    let calls: Vec<_> = (0..60)
+        .map(|number| {
+            let store = db.store.clone();
+            tokio::spawn(async move { store.enqueue(&Note::new(&number.to_string()), EnqueueOptions::default()).await })
+        })
+        .collect();
+    for call in calls.iter().step_by(3) {
+        call.abort();
+    }
+    for (number, call) in calls.into_iter().enumerate() {
+        match call.await {
+            Ok(enqueued) => drop(enqueued.expect("enqueued")),
+            Err(error) => assert!(error.is_cancelled() && number % 3 == 0, "{number}: {error}"),
+        }
+    }
+    // The place of those given up is free again.
+    db.store.enqueue(&Note::new("later"), EnqueueOptions::default()).await.expect("enqueued");
 }

@@ -70,7 +70,7 @@ mutants! {
     token_reset_by_a_persons_retry_is_caught: |rules| rules.retry_keeps_token = false
         => "two executions never share a token";
     attempt_counted_at_failure_is_caught: |rules| rules.attempt_counts_at_claim = false
-        => "attempts stay within their limit";
+        => "a job starts no more often than its attempts allow";
     cancel_that_forgets_a_running_job_is_caught: |rules| rules.cancel_waits_for_the_holder = false
         => "after canceled nothing succeeds";
 }

@@ -90,6 +90,7 @@ outcome-canceled = Canceled
 action-retry = Retry now
 action-cancel = Cancel
 action-retry-job = retried it
+action-rerun-job = had it made again
 action-cancel-job = canceled it
 action-enqueue-job = enqueued it
 action-read-job = opened it
@@ -112,6 +113,10 @@ live-paused = Paused
 live-off = Not live
 live-pause = Pause live updates
 live-resume = Resume live updates
+live-signed-out = You are signed out. This page no longer follows changes.
+live-sign-in = Sign in again
+live-silent = Not live. Last update { $time }. Trying again by itself.
+live-try-now = Try now
 
 ## Errors
 
@@ -155,3 +160,5 @@ duration-days = { $d } d
 percent = { $n } %
 
 json-cut = Only the beginning is shown. The whole is { $size }.
+json-whole = Download all of it
+json-hidden = Hidden

@@ -90,6 +90,7 @@ outcome-canceled = 已取消
 action-retry = 立即重试
 action-cancel = 取消任务
 action-retry-job = 重试了任务
+action-rerun-job = 重新生成了文件
 action-cancel-job = 取消了任务
 action-enqueue-job = 创建了任务
 action-read-job = 打开了任务
@@ -112,6 +113,10 @@ live-paused = 已暂停
 live-off = 未实时更新
 live-pause = 暂停实时更新
 live-resume = 恢复实时更新
+live-signed-out = 您已退出登录，本页不再跟随变化。
+live-sign-in = 重新登录
+live-silent = 未实时更新。上次更新时间 { $time }，正在自动重试。
+live-try-now = 立即重试
 
 ## 错误
 
@@ -155,3 +160,5 @@ duration-days = { $d } 天
 percent = { $n }%
 
 json-cut = 仅显示开头部分，全文为 { $size }。
+json-whole = 下载全文
+json-hidden = 已隐藏

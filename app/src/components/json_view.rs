@@ -1,20 +1,34 @@
-//! A JSON value with its keys, texts and numbers told apart. Everything is a text node.
+//! A JSON value with its keys, texts and numbers told apart. Everything is a text node. Hidden values are marks already.
 
 use leptos::prelude::*;
 
+use crate::components::icon::icon_small;
 use crate::format;
 use crate::i18n::Locale;
 use crate::model::JsonText;
 
-/// The value, named `label`.
-pub(crate) fn json_view(locale: Locale, json: &JsonText, label: String) -> impl IntoView + use<> {
+/// What stands in the place of a hidden value, as `jobdeck.redaction_mark` writes it into JSON.
+const HIDDEN: &str = "\"••••••\"";
+
+/// The value, named `label`. `whole` is where all of it can be fetched.
+pub(crate) fn json_view(locale: Locale, json: &JsonText, label: String, whole: String) -> impl IntoView + use<> {
     let parts: Vec<_> = split(&json.text)
         .into_iter()
-        .map(|(class, text)| view! { <span class=class>{text.to_owned()}</span> })
+        .map(|(class, text)| match text {
+            HIDDEN => hidden(locale),
+            text => view! { <span class=class>{text.to_owned()}</span> }.into_any(),
+        })
         .collect();
     let cut = json.is_cut.then(|| {
         let size = format::bytes(json.bytes);
-        view! { <p class="hint">{locale.format("json-cut", &[("size", size.into())])}</p> }
+        view! {
+            <p class="hint">
+                {locale.format("json-cut", &[("size", size.into())])} " "
+                <a href=whole rel="external" download="">
+                    {locale.text("json-whole")}
+                </a>
+            </p>
+        }
     });
     view! {
         <pre class="json-view whitespace-pre-wrap wrap-anywhere max-h-96 overflow-y-auto" tabindex="0" role="group" aria-label=label>
@@ -22,6 +36,10 @@ pub(crate) fn json_view(locale: Locale, json: &JsonText, label: String) -> impl 
         </pre>
         {cut}
     }
+}
+
+fn hidden(locale: Locale) -> AnyView {
+    view! { <span class="redacted">{icon_small("lock")} {locale.text("json-hidden")}</span> }.into_any()
 }
 
 /// Cuts indented JSON into pieces: keys `k`, texts `s`, numbers and words `n`, everything else. Cut-off text is fine.

@@ -12,7 +12,7 @@ pub(crate) fn live_switch(locale: Locale, live: Live) -> impl IntoView {
     let word = move || match live.state() {
         LiveState::On => ("on", locale.text("live-on")),
         LiveState::Paused => ("paused", locale.text("live-paused")),
-        LiveState::Off => ("lost", locale.text("live-off")),
+        LiveState::Off | LiveState::SignedOut => ("lost", locale.text("live-off")),
     };
     // Without script there is nothing to pause.
     let clock = use_clock();

@@ -8,68 +8,56 @@ fn at(second: u32) -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 11, 30, 14, second / 60, second % 60).unwrap()
 }
 
-fn job(state: JobState) -> Job {
-    Job {
+fn job(state: JobState) -> JobGlance {
+    JobGlance {
         id: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-        job_type: "export_markdown".to_owned(),
-        queue: "exports".to_owned(),
-        payload: json!({"title": "Q3 research notes", "export_format": "pdf", "markdown": "secret words"}),
         state,
-        priority: 0,
+        version: 9,
         attempts: 1,
         max_attempts: 5,
         starts: 1,
         run_after: at(0),
-        token: 1,
-        locked_at: None,
-        locked_by: Some("worker-7".to_owned()),
-        lease_expires_at: None,
-        stalled_count: 0,
-        max_stalled: 3,
         started_at: Some(at(6)),
-        last_worker: Some("worker-7".to_owned()),
+        finished_at: state.is_final().then(|| at(100)),
+        created_at: at(0),
         stage: None,
         progress: None,
         stages_at: json!({}),
-        last_error: Some("operator's detail".to_owned()),
         error_class: None,
         error_code: None,
         error_params: None,
-        idempotency_key: None,
         result: None,
-        created_by: None,
         owner: None,
         cancel_requested_at: None,
-        finished_at: state.is_final().then(|| at(100)),
-        created_at: at(0),
-        updated_at: at(100),
-        version: 9,
+        fields: json!({"title": "Q3 research notes", "export_format": "pdf"}),
+        rerun: None,
+        now: at(100),
     }
 }
 
-fn pending() -> Job {
-    Job { attempts: 0, starts: 0, started_at: None, ..job(JobState::Pending) }
+fn pending() -> JobGlance {
+    JobGlance { attempts: 0, starts: 0, started_at: None, ..job(JobState::Pending) }
 }
 
-fn uploading(state: JobState) -> Job {
-    Job {
+fn uploading(state: JobState) -> JobGlance {
+    JobGlance {
         stage: Some("uploading".to_owned()),
         stages_at: json!({"generating": at(6), "rendering": at(7), "uploading": at(90)}),
         ..job(state)
     }
 }
 
-fn succeeded() -> Job {
+fn succeeded() -> JobGlance {
     let file = json!({"object": "exports/x/1.pdf", "name": "Q3.pdf", "bytes": 1_234_567, "pages": 64});
-    Job {
+    JobGlance {
         stage: Some("downloadable".to_owned()),
         result: Some(json!({ "file": file })),
         ..uploading(JobState::Succeeded)
     }
 }
 
-fn failed(error_code: &str, class: FailureClass, params: Value) -> Job {
-    Job {
+fn failed(error_code: &str, class: FailureClass, params: Value) -> JobGlance {
+    JobGlance {
         error_code: Some(error_code.to_owned()),
         error_class: Some(class),
         error_params: Some(params),
@@ -93,11 +81,11 @@ fn facts() -> ExportFacts {
     }
 }
 
-fn view(job: &Job, facts: ExportFacts) -> ExportView {
+fn view(job: &JobGlance, facts: ExportFacts) -> ExportView {
     ExportView::new(job, &[], facts)
 }
 
-fn page(job: &Job, facts: ExportFacts, locale: Locale) -> String {
+fn page(job: &JobGlance, facts: ExportFacts, locale: Locale) -> String {
     let assets =
         Assets { css: "/assets/app.css".into(), progress_js: "/assets/progress.js".into(), ..Assets::default() };
     let frame = Frame { locale, theme: None, assets: &assets, nonce: "n0nce" };
@@ -119,7 +107,7 @@ fn words_of(html: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn card_words(job: &Job, facts: ExportFacts, locale: Locale) -> String {
+fn card_words(job: &JobGlance, facts: ExportFacts, locale: Locale) -> String {
     words_of(&render_card(&view(job, facts), locale))
 }
 
@@ -151,7 +139,7 @@ fn waiting_tells_place_and_estimate() {
 
 #[test]
 fn running_stage_shows_its_percent_and_the_steps_before_it() {
-    let job = Job { progress: Some(82), ..uploading(JobState::Running) };
+    let job = JobGlance { progress: Some(82), ..uploading(JobState::Running) };
     let html = page(&job, facts(), Locale::En);
     says(&html, &["<title>Uploading, 82\u{202f}% – Jobdeck</title>", "width=\"82%\"", "aria-valuenow=\"82\""]);
     let text = card_words(&job, facts(), Locale::En);
@@ -170,7 +158,7 @@ fn running_stage_shows_its_percent_and_the_steps_before_it() {
 
 #[test]
 fn retry_tells_when_and_why() {
-    let job = Job {
+    let job = JobGlance {
         attempts: 2,
         run_after: at(137),
         error_class: Some(FailureClass::Retryable),
@@ -184,7 +172,7 @@ fn retry_tells_when_and_why() {
     let due = ExportFacts { now: at(140), ahead: Some(1), ..facts() };
     says(&card_words(&job, due, Locale::En), &["starts as soon as a machine is free", "2nd"]);
     let limited =
-        Job { error_class: Some(FailureClass::RateLimited), error_code: Some(code::SLOW_DOWN.to_owned()), ..job };
+        JobGlance { error_class: Some(FailureClass::RateLimited), error_code: Some(code::SLOW_DOWN.to_owned()), ..job };
     says(&card_words(&limited, facts(), Locale::En), &["The service is busy. We will try again at 14:02"]);
     says(&card_words(&limited, facts(), Locale::ZhCn), &["服务繁忙，将于 14:02 重试"]);
 }
@@ -219,7 +207,7 @@ fn every_code_and_reason_has_a_sentence_of_its_own() {
     let reasons = ["empty_text", "too_large", "contains_nul", "missing_glyph", "too_deep", "too_slow"];
     let faults = ["address", "format", "damaged", "too_large", "linked"];
     let codes = [code::INVALID_PAYLOAD, code::NOT_FOUND, code::PERMISSION, code::QUOTA, code::INVALID_CREDENTIALS];
-    let jobs: Vec<Job> = reasons
+    let jobs: Vec<JobGlance> = reasons
         .iter()
         .map(|reason| failed(code::INVALID_CONTENT, unrecoverable, json!({"reason": reason, "line": 1})))
         .chain(faults.iter().map(|fault| {
@@ -255,10 +243,10 @@ fn every_code_and_reason_has_a_sentence_of_its_own() {
 fn data_is_text_and_operators_words_stay_away() {
     let hostile = "</title><script>alert(1)</script>\"'&\u{0}";
     let mut job = failed(code::INVALID_CONTENT, FailureClass::Unrecoverable, json!({"reason": hostile, "line": "<b>"}));
-    job.payload["title"] = json!(hostile);
-    job.payload["export_format"] = json!("<i>");
+    job.fields["title"] = json!(hostile);
+    job.fields["export_format"] = json!("<i>");
     for state in JobState::ALL {
-        let job = Job { state, stage: Some(hostile.to_owned()), ..job.clone() };
+        let job = JobGlance { state, stage: Some(hostile.to_owned()), ..job.clone() };
         for locale in Locale::ALL {
             let html = page(&job, facts(), locale);
             assert!(!html.contains("<script>") && !html.contains("<i>") && !html.contains("<b>&lt;"), "{html}");
@@ -304,9 +292,13 @@ fn problems_read_the_same_for_what_is_not_there_and_what_is_not_yours() {
     for locale in Locale::ALL {
         let frame = Frame { locale, theme: Some(Theme::Dark), assets: &assets, nonce: "n" };
         let id = pending().id;
-        for problem in
-            [Problem::LinkInvalid, Problem::LinkExpired, Problem::NotReady(id), Problem::FileGone(id), Problem::Trouble]
-        {
+        for problem in [
+            Problem::LinkInvalid,
+            Problem::LinkExpired,
+            Problem::NotReady(id),
+            Problem::FileGone { id, can_again: false },
+            Problem::Trouble,
+        ] {
             let html = render_problem(problem, &frame, "/e/x\"><script>");
             assert!(!html.contains("<script"), "{html}");
             assert!(html.contains("data-theme=\"dark\""));
@@ -368,12 +360,12 @@ fn present_history_ends_at_a_persons_retry() {
     };
     use AttemptOutcome::{Failed, RateLimited};
     let history = [attempt(4, 1, RateLimited), attempt(3, 3, Failed), attempt(2, 2, Failed), attempt(1, 1, Failed)];
-    let running = Job { attempts: 1, ..job(JobState::Running) };
-    let tokens = |job: &Job, attempts: &[Attempt]| -> Vec<i64> {
+    let running = JobGlance { attempts: 1, ..job(JobState::Running) };
+    let tokens = |job: &JobGlance, attempts: &[Attempt]| -> Vec<i64> {
         present_history(job, attempts).iter().map(|attempt| attempt.token).collect()
     };
     assert_eq!(tokens(&running, &history), [4]);
     assert_eq!(tokens(&running, &history[1..]), [0_i64; 0]);
-    let failed = Job { attempts: 3, ..job(JobState::Failed) };
+    let failed = JobGlance { attempts: 3, ..job(JobState::Failed) };
     assert_eq!(tokens(&failed, &history[1..]), [3, 2, 1]);
 }

@@ -567,20 +567,33 @@ pub(super) fn problem(
     let icon_name = match problem {
         Problem::LinkInvalid => "link",
         Problem::LinkExpired | Problem::NotReady(_) => "clock",
-        Problem::FileGone(_) => "s-canceled",
+        Problem::FileGone { .. } => "s-canceled",
         Problem::Trouble => "s-failed",
     };
     let (head, lead) = (head.to_owned(), lead.to_owned());
+    let again = match problem {
+        Problem::FileGone { id, can_again: true } => Some(view! {
+            <form class="export-actions" method="post" action=format!("/e/{id}/again")>
+                <button class="btn primary" type="submit">
+                    {icon("retry", "i")}
+                    <span>{locale.text("export-again")}</span>
+                </button>
+            </form>
+        }),
+        _ => None,
+    };
+    let back_class = if again.is_some() { "btn" } else { "btn primary" };
     view! {
         <article class="export-card" data-state="canceled">
             <div class="export-now">
                 <h1>{icon(icon_name, "i")}<span>{head}</span></h1>
                 <p class="lead">{lead}</p>
+                {again}
                 {back
                     .map(|back| {
                         view! {
                             <div class="export-actions">
-                                <a class="btn primary" href=back>
+                                <a class=back_class href=back>
                                     {locale.text("export-back")}
                                 </a>
                             </div>

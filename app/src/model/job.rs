@@ -138,12 +138,12 @@ pub struct JobListView {
     pub now: DateTime<Utc>,
 }
 
-/// A JSON value as text, cut to what a page can show.
+/// A JSON value as text, cut to what a page can show. Numbers have all their digits; hidden values were replaced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JsonText {
     /// Indented by two spaces.
     pub text: String,
-    /// Size of the whole as indented text.
+    /// Size of the whole as it is downloaded.
     pub bytes: u64,
     /// Whether `text` is only its beginning.
     pub is_cut: bool,
@@ -250,12 +250,11 @@ pub struct JobView {
 #[cfg(feature = "ssr")]
 mod from_store {
     use jobdeck::store::{AuditEntry, RegisteredType, StateCounts};
-    use jobdeck::{Attempt, Job, JobSummary};
-    use serde_json::Value;
+    use jobdeck::{Attempt, JobSummary};
 
     use super::*;
 
-    /// Most bytes of a payload or a result on a page.
+    /// Most bytes of a payload or a result on a page, spaces included.
     const MAX_JSON_BYTES: usize = 20_000;
 
     impl From<JobSummary> for JobRow {
@@ -281,34 +280,6 @@ mod from_store {
                 cancel_requested: job.cancel_requested_at.is_some(),
                 preview: job.payload_preview,
                 type_is_known: job.type_is_known,
-            }
-        }
-    }
-
-    impl JobRow {
-        /// The row of a whole job; without the payload's preview, which a job's page does not show.
-        pub(crate) fn of_job(job: &Job, type_is_known: bool) -> Self {
-            Self {
-                id: job.id,
-                job_type: job.job_type.clone(),
-                queue: job.queue.clone(),
-                state: job.state,
-                attempts: job.attempts,
-                max_attempts: job.max_attempts,
-                version: job.version,
-                run_after: job.run_after,
-                started_at: job.started_at,
-                finished_at: job.finished_at,
-                created_at: job.created_at,
-                updated_at: job.updated_at,
-                stage: job.stage.clone(),
-                progress: job.progress,
-                error: job.last_error.as_deref().and_then(|error| error.lines().next()).map(str::to_owned),
-                error_class: job.error_class,
-                error_code: job.error_code.clone(),
-                cancel_requested: job.cancel_requested_at.is_some(),
-                preview: String::new(),
-                type_is_known,
             }
         }
     }
@@ -362,16 +333,100 @@ mod from_store {
     }
 
     impl JsonText {
-        /// The first [`MAX_JSON_BYTES`] of a value, indented.
-        pub(crate) fn of(value: &Value) -> Self {
-            let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-            let bytes = text.len() as u64;
-            let is_cut = text.len() > MAX_JSON_BYTES;
-            if is_cut {
-                let end = (0..=MAX_JSON_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-                text.truncate(end);
+        /// A value whose text begins with `start` and is `bytes` long. Works on the text alone: as numbers of this program, long
+        /// ones would lose digits.
+        pub(crate) fn of_start(start: &str, bytes: i64) -> Self {
+            let bytes = u64::try_from(bytes).unwrap_or(0);
+            let (text, is_whole) = indented(start, MAX_JSON_BYTES);
+            Self { text, bytes, is_cut: !is_whole || (start.len() as u64) < bytes }
+        }
+    }
+
+    /// JSON text indented by two spaces, as much of it as `max_bytes` hold, and whether that is all. Of a text that is no whole JSON
+    /// everything up to its end.
+    fn indented(json: &str, max_bytes: usize) -> (String, bool) {
+        let mut out = String::new();
+        let mut depth = 0_usize;
+        let (mut in_text, mut escaped) = (false, false);
+        let mut letters = json.chars().peekable();
+        let line = |out: &mut String, depth: usize| {
+            out.push('\n');
+            out.extend(std::iter::repeat_n("  ", depth));
+        };
+        while let Some(letter) = letters.next() {
+            let end = out.len();
+            if in_text {
+                out.push(letter);
+                in_text = escaped || letter != '"';
+                escaped = !escaped && letter == '\\';
+            } else {
+                match letter {
+                    '{' | '[' => {
+                        out.push(letter);
+                        while letters.next_if(|next| next.is_ascii_whitespace()).is_some() {}
+                        if let Some(close) = letters.next_if(|next| matches!(next, '}' | ']')) {
+                            out.push(close);
+                        } else {
+                            depth += 1;
+                            line(&mut out, depth);
+                        }
+                    }
+                    '}' | ']' => {
+                        depth = depth.saturating_sub(1);
+                        line(&mut out, depth);
+                        out.push(letter);
+                    }
+                    ',' => {
+                        out.push(letter);
+                        line(&mut out, depth);
+                    }
+                    ':' => out.push_str(": "),
+                    letter if letter.is_ascii_whitespace() => {}
+                    letter => {
+                        in_text = letter == '"';
+                        out.push(letter);
+                    }
+                }
             }
-            Self { text, bytes, is_cut }
+            if out.len() > max_bytes {
+                out.truncate(end);
+                return (out, false);
+            }
+        }
+        (out, true)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn numbers_keep_all_their_digits() {
+            let json = r#"{"id": 123456789012345678901234567890, "sum": 0.10000000000000000000000000000001, "e": [1e400, -0]}"#;
+            let text = JsonText::of_start(json, json.len() as i64);
+            assert!(!text.is_cut);
+            for digits in ["123456789012345678901234567890,", "0.10000000000000000000000000000001,", "1e400,", "-0\n"] {
+                assert!(text.text.contains(digits), "{digits} is not in {}", text.text);
+            }
+        }
+
+        #[test]
+        fn text_is_indented_as_serde_does() {
+            let value = serde_json::json!({"a": {}, "b": [], "c": [1, {"d": "x\"y\\\\{[,:]}"}, [[true]]], "中": null, "e": "\\"});
+            let pretty = serde_json::to_string_pretty(&value).unwrap();
+            assert_eq!(indented(&value.to_string(), 10_000), (pretty.clone(), true));
+            assert_eq!(indented(&pretty, 10_000), (pretty, true));
+        }
+
+        #[test]
+        fn cut_text_says_so_wherever_it_is_cut() {
+            let json = r#"{"a\"b": "中\\", "c": [1, {"d": []}]}"#;
+            for end in (0..json.len()).filter(|end| json.is_char_boundary(*end)) {
+                assert!(JsonText::of_start(&json[..end], json.len() as i64).is_cut, "{end}");
+            }
+            let long = format!("{{\"a\": \"{}\"}}", "中".repeat(7_000));
+            let text = JsonText::of_start(&long, long.len() as i64);
+            assert!(text.is_cut && text.text.len() <= MAX_JSON_BYTES && text.text.starts_with("{\n  \"a\": \"中"));
         }
     }
 }

@@ -14,6 +14,7 @@ use leptos_router::hooks::{use_location, use_params_map};
 use crate::clock::use_clock;
 use crate::components::blank::{blank, error_view, skeleton};
 use crate::components::icon::icon_small;
+use crate::components::live_banner::live_banner;
 use crate::components::live_switch::live_switch;
 use crate::components::notice_line::{notice_line, notice_of};
 use crate::components::page_title::page_title;
@@ -142,6 +143,7 @@ fn loaded(locale: Locale, view: JobView) -> AnyView {
     view! {
         {page_title(title)}
         {crumbs(locale, short, live)}
+        {live_banner(locale, live)}
         {move || notice_line(locale, notice.get(), None)}
         {move || {
             gone.get().then(|| view! { <p class="banner" role="status" data-state="canceled">{locale.text("job-gone")}</p> })

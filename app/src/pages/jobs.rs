@@ -14,6 +14,7 @@ use crate::clock::use_clock;
 use crate::components::badge::state_icon;
 use crate::components::blank::{blank, error_view, skeleton};
 use crate::components::icon::{icon, icon_small};
+use crate::components::live_banner::live_banner;
 use crate::components::live_switch::live_switch;
 use crate::components::notice_line::{notice_line, notice_of};
 use crate::components::page_title::page_title;
@@ -199,6 +200,7 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
             <h1>{locale.text("jobs-title")}</h1>
             <div class="tools w-auto ms-auto">{live_switch(locale, live)}</div>
         </header>
+        {live_banner(locale, live)}
         {move || notice.get().map(|(told, subject)| notice_line(locale, Some(told), subject))}
         <div class="tabs-row">
             {tabs(locale, &query, counts)}

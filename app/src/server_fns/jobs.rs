@@ -37,7 +37,7 @@ pub async fn list_jobs(address: String) -> Result<JobListView, AppError> {
 pub async fn read_job(id: String) -> Result<JobView, AppError> {
     let caller = require(Permission::ViewJobs, "read_job", Some(&id)).await?;
     let id = id.parse().map_err(|_| answer(AppError::NotFound))?;
-    views::job(&caller.app, id).await.map_err(answer)
+    views::job(&caller, id).await.map_err(answer)
 }
 
 /// A job's page, read again by itself because the job changed: unlike [`read_job`] it does not count as activity.
@@ -94,12 +94,12 @@ mod views {
 
     use chrono::{DateTime, TimeDelta, Utc};
     use jobdeck::store::{JobFilter, WorkerInfo};
-    use jobdeck::{Job, Store};
+    use jobdeck::{JobDetail, Store};
 
     use super::*;
     use crate::components::notice_line::notice_of;
     use crate::model::{JsonText, StageView, TypeView, WaitView};
-    use crate::ssr::AppContext;
+    use crate::ssr::{Caller, LinkRequest};
 
     /// A worker that has been silent for longer is not counted as alive.
     const WORKER_LIFE: TimeDelta = TimeDelta::seconds(30);
@@ -127,15 +127,16 @@ mod views {
         })
     }
 
-    pub(super) async fn job(app: &AppContext, id: JobId) -> Result<JobView, AppError> {
-        let store = &app.store;
-        let Some(job) = store.job_get(id).await? else { return Err(AppError::NotFound) };
+    pub(super) async fn job(caller: &Caller, id: JobId) -> Result<JobView, AppError> {
+        let store = &caller.app.store;
+        let Some(job) = store.job_detail(id).await? else { return Err(AppError::NotFound) };
+        let row = JobRow::from(job.summary.clone());
         let now = store.now().await?;
         let workers = store.worker_list().await?;
-        let knowing: Vec<&WorkerInfo> = workers.iter().filter(|worker| knows(worker, &job.job_type, now)).collect();
-        let wait = if job.state.is_waiting() {
+        let knowing: Vec<&WorkerInfo> = workers.iter().filter(|worker| knows(worker, &row.job_type, now)).collect();
+        let wait = if row.state.is_waiting() {
             Some(WaitView {
-                paused_by: store.queue_paused_by(&job.queue).await?,
+                paused_by: store.queue_paused_by(&row.queue).await?,
                 n_workers: knowing.len() as i64,
                 n_slots: knowing.iter().map(|worker| i64::from(worker.slots)).sum(),
                 n_ahead: store.job_count_ahead(id).await?,
@@ -144,10 +145,9 @@ mod views {
             None
         };
         let types = store.job_type_list().await?;
-        let registered = types.into_iter().find(|known| known.job_type == job.job_type).map(TypeView::from);
+        let registered = types.into_iter().find(|known| known.job_type == row.job_type).map(TypeView::from);
         let (n_duplicates, last_duplicate_at) = store.job_duplicates(id).await?;
         Ok(JobView {
-            row: JobRow::of_job(&job, !knowing.is_empty()),
             priority: job.priority,
             starts: job.starts,
             stalled_count: job.stalled_count,
@@ -159,12 +159,20 @@ mod views {
             idempotency_key: job.idempotency_key.clone(),
             n_duplicates,
             last_duplicate_at,
-            payload: JsonText::of(&job.payload),
-            result: job.result.as_ref().map(JsonText::of),
+            payload: JsonText::of_start(&job.payload_start, job.payload_bytes),
+            result: job.result_start.as_ref().map(|start| JsonText::of_start(start, job.result_bytes.unwrap_or(0))),
             attempts: store.attempt_list(id).await?.into_iter().map(Into::into).collect(),
             audit: store.audit_list(&id.to_string(), 50).await?.into_iter().map(Into::into).collect(),
             wait,
-            export_href: (job.job_type == "export_markdown").then(|| (app.export_link)(id)),
+            export_href: (row.job_type == "export_markdown").then(|| {
+                (caller.app.export_link)(LinkRequest {
+                    job_id: id,
+                    issued_by: caller.user_id,
+                    can_cancel: caller.role.allows(Permission::CancelJobs),
+                    can_again: caller.role.allows(Permission::RetryJobs),
+                })
+            }),
+            row,
             now,
         })
     }
@@ -176,7 +184,7 @@ mod views {
     }
 
     /// The registered stages in their order, then those only this job has passed in the order of time.
-    fn stages(job: &Job, registered: Option<TypeView>) -> Vec<StageView> {
+    fn stages(job: &JobDetail, registered: Option<TypeView>) -> Vec<StageView> {
         let entered_at = |name: &str| job.stages_at.get(name)?.as_str()?.parse::<DateTime<Utc>>().ok();
         let mut stages = registered.map_or_else(Vec::new, |registered| registered.stages);
         for stage in &mut stages {
@@ -190,8 +198,8 @@ mod views {
             .filter(|(name, _)| !stages.iter().any(|stage| stage.name == **name))
             .map(|(name, _)| StageView {
                 name: name.clone(),
-                en: crate::words::stage(crate::Locale::En, &[], &job.job_type, name),
-                zh_cn: crate::words::stage(crate::Locale::ZhCn, &[], &job.job_type, name),
+                en: crate::words::stage(crate::Locale::En, &[], &job.summary.job_type, name),
+                zh_cn: crate::words::stage(crate::Locale::ZhCn, &[], &job.summary.job_type, name),
                 at: entered_at(name),
             })
             .collect();

@@ -175,13 +175,12 @@ impl EmbeddedPostgres {
         if std::mem::replace(&mut self.stopped, true) {
             return Ok(());
         }
-        let result = match Postmaster::read(&self.cluster) {
-            Ok(Some(postmaster)) if postmaster.is_alive(&self.cluster) => {
-                process::stop(&self.binaries, &self.account, &self.cluster)
-            }
-            // It has ended by itself.
-            _ => Ok(()),
+        let runs = match &mut self.child {
+            Some(child) => matches!(child.try_wait(), Ok(None)),
+            None => matches!(Postmaster::read(&self.cluster), Ok(Some(server)) if server.is_alive(&self.cluster)),
         };
+        // Otherwise it has ended by itself.
+        let result = if runs { process::stop(&self.binaries, &self.account, &self.cluster) } else { Ok(()) };
         if let Some(mut child) = self.child.take() {
             if result.is_err() {
                 // As Postgres' own "immediate": the next start replays the log.

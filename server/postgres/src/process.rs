@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -116,6 +117,17 @@ fn check(program: &Path, command: &mut Command, input: &str) -> Result<(), Error
     Err(Error::Program { program: program.to_path_buf(), messages })
 }
 
+/// "No such process".
+const ESRCH: i32 = 3;
+
+/// Whether these arguments, each ended by a zero byte, are those [`serve`] starts a server on `cluster` with. A zombie has none.
+fn serves(arguments: &[u8], cluster: &Path) -> bool {
+    let mut arguments = arguments.split(|byte| *byte == 0);
+    let program = arguments.next().unwrap_or_default();
+    let is_postgres = program.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b"postgres"));
+    is_postgres && arguments.any(|argument| argument == cluster.as_os_str().as_bytes())
+}
+
 /// What `postmaster.pid` says of the server on a cluster.
 #[derive(Debug)]
 pub(crate) struct Postmaster {
@@ -144,10 +156,15 @@ impl Postmaster {
         if self.pid == 0 {
             return false;
         }
-        let process = Path::new("/proc").join(self.pid.to_string());
         if Path::new("/proc/self").exists() {
-            // The postmaster changes to its data folder. A zombie has no working directory.
-            return fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == cluster);
+            return match fs::read(Path::new("/proc").join(self.pid.to_string()).join("cmdline")) {
+                Ok(arguments) => serves(&arguments, cluster),
+                Err(source) if source.kind() == std::io::ErrorKind::NotFound => false,
+                // The process ended between the opening and the reading.
+                Err(source) if source.raw_os_error() == Some(ESRCH) => false,
+                // It is there, but we may not look at it: to take a server that runs for dead would cost its data.
+                Err(_) => true,
+            };
         }
         let output = Command::new("ps").args(["-o", "command=", "-p", &self.pid.to_string()]).output();
         output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(&*cluster.to_string_lossy()))
@@ -160,5 +177,31 @@ impl Postmaster {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", &path, source)),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_is_told_from_a_later_process_with_its_number() {
+        let cluster = Path::new("/data/postgres/cluster");
+        let serving = b"/usr/lib/postgresql/15/bin/postgres\0-D\0/data/postgres/cluster\0-c\0port=1\0";
+        assert!(serves(serving, cluster));
+        assert!(!serves(serving, Path::new("/data/postgres")), "another folder");
+        assert!(!serves(b"/usr/bin/less\0/data/postgres/cluster\0", cluster), "another program");
+        assert!(!serves(b"", cluster), "a zombie");
+    }
+
+    #[test]
+    fn process_that_is_not_there_or_another_is_no_server() {
+        let cluster = Path::new("/data/postgres/cluster");
+        assert!(!Postmaster { pid: 0, port: 1 }.is_alive(cluster), "no number was read");
+        assert!(!Postmaster { pid: std::process::id(), port: 1 }.is_alive(cluster), "this very process");
+        let mut child = Command::new("true").spawn().expect("started");
+        let pid = child.id();
+        child.wait().expect("ended");
+        assert!(!Postmaster { pid, port: 1 }.is_alive(cluster), "gone");
     }
 }

@@ -22,7 +22,27 @@ const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// Plain names and the paths they have in this build.
 fn manifest() -> HashMap<String, String> {
-    Site::get("manifest.json").and_then(|file| serde_json::from_slice(&file.data).ok()).unwrap_or_default()
+    let made = Site::get("manifest.json").and_then(|file| serde_json::from_slice(&file.data).ok());
+    made.unwrap_or_else(|| by_cargo_leptos(|path| Site::get(path).is_some()))
+}
+
+/// The same for what `cargo leptos` leaves in the folder: names without hashes by `output-name` and `site-pkg-dir`, and `public` as
+/// it is.
+fn by_cargo_leptos(is_there: impl Fn(&str) -> bool) -> HashMap<String, String> {
+    [
+        ("jobdeck.js", "assets/jobdeck.js"),
+        // The name it had before version 0.2.30; with both, the newer one is read.
+        ("jobdeck.wasm", "assets/jobdeck_bg.wasm"),
+        ("jobdeck.wasm", "assets/jobdeck.wasm"),
+        ("app.css", "assets/jobdeck.css"),
+        ("progress.js", "progress.js"),
+        ("favicon.svg", "favicon.svg"),
+        ("favicon.ico", "favicon.ico"),
+    ]
+    .into_iter()
+    .filter(|(_, path)| is_there(path))
+    .map(|(name, path)| (name.to_owned(), path.to_owned()))
+    .collect()
 }
 
 /// The addresses pages put into their head.
@@ -32,7 +52,10 @@ pub(crate) fn from_manifest() -> Assets {
         tracing::warn!("the browser half is not built, pages have no script or style: run `cargo xtask build`");
     }
     // What was not built has no address.
-    let url = |name: &str| manifest.get(name).map_or_else(|| "".into(), |path| format!("/{path}").into());
+    let url = |name: &str| {
+        let path = manifest.get(name).map(|path| path.strip_prefix("assets/").unwrap_or(path));
+        path.map_or_else(|| "".into(), |path| format!("/assets/{path}").into())
+    };
     Assets {
         js: url("jobdeck.js"),
         wasm: url("jobdeck.wasm"),
@@ -44,6 +67,11 @@ pub(crate) fn from_manifest() -> Assets {
 
 /// `GET /assets/…`
 pub(super) async fn asset(Path(path): Path<String>, request: Request) -> Response {
+    let is_in_folder = Site::get(&format!("assets/{path}")).is_some();
+    // `cargo leptos` puts what is in `public` beside the folder.
+    if !is_in_folder && manifest().values().any(|known| *known == path) {
+        return serve(&path, request.headers());
+    }
     serve(&format!("assets/{path}"), request.headers())
 }
 
@@ -78,8 +106,7 @@ fn serve(path: &str, request: &HeaderMap) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, content_type(path));
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    // wasm-bindgen's snippets are imported by name and have no hash.
-    headers.insert(header::CACHE_CONTROL, if path.starts_with("assets/snippets/") { ASK_AGAIN } else { FOR_EVER });
+    headers.insert(header::CACHE_CONTROL, if has_hash(path) { FOR_EVER } else { ASK_AGAIN });
     if let Some(encoding) = encoding {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
@@ -91,6 +118,11 @@ fn serve(path: &str, request: &HeaderMap) -> Response {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
     (headers, file.data.into_owned()).into_response()
+}
+
+/// Whether the name changes with the content. wasm-bindgen's snippets are imported by name, and `cargo leptos` gives plain names.
+fn has_hash(path: &str) -> bool {
+    Site::get("manifest.json").is_some() && !path.starts_with("assets/snippets/")
 }
 
 /// The smallest form the browser takes.
@@ -130,4 +162,24 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_cargo_leptos_are_found_under_the_names_pages_ask_for() {
+        let there = ["assets/jobdeck.js", "assets/jobdeck.wasm", "assets/jobdeck.css", "progress.js", "favicon.svg"];
+        let found = by_cargo_leptos(|path| there.contains(&path));
+        assert_eq!(found["jobdeck.js"], "assets/jobdeck.js");
+        assert_eq!(found["jobdeck.wasm"], "assets/jobdeck.wasm");
+        assert_eq!(found["app.css"], "assets/jobdeck.css");
+        assert_eq!(found["progress.js"], "progress.js");
+        assert_eq!(found["favicon.svg"], "favicon.svg");
+        assert!(!found.contains_key("favicon.ico"), "what is not there has no address");
+        let found = by_cargo_leptos(|path| path == "assets/jobdeck_bg.wasm");
+        assert_eq!(found["jobdeck.wasm"], "assets/jobdeck_bg.wasm");
+        assert!(by_cargo_leptos(|_| false).is_empty());
+    }
 }

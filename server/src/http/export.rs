@@ -14,16 +14,19 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{TimeDelta, Utc};
 use cookie::{Cookie, SameSite};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use jobdeck::store::{Actor, CancelOutcome, RetryOutcome};
-use jobdeck::{Job, JobId, JobState, Store, StoreError};
+use jobdeck::store::{Actor, CancelOutcome, RerunOutcome, RetryOutcome};
+use jobdeck::{Attempt, JobGlance, JobId, JobState, Store, StoreError};
 use jobdeck_app::Locale;
 use jobdeck_app::export_page::{self, Banner, ExportFacts, ExportView, Frame, Problem};
 use jobdeck_app::ssr::RequestContext;
+use serde::Deserialize as _;
 use uuid::Uuid;
 
+use super::gate;
+use crate::auth;
 use crate::job_types::export_markdown::FileResult;
 use crate::links::{ExportLink, LinkError};
 use crate::state::AppState;
@@ -91,8 +94,11 @@ impl Visit {
             Err(error) => return self.problem(error.into()),
         };
         let experience = Experience::read(&self.state).await;
-        match export_view(&self.state, link, token, self.lang(), &experience).await {
-            Ok(Some(export)) => {
+        let mut known = Known::default();
+        match export_view(&self.state, link, token, self.lang(), &experience, &mut known).await {
+            // Its file was gone and it was made again: the page of the new job is this one's.
+            Ok(Some(Seen::Rerun(by))) => self.to_job(&link, by, self.query("again").is_some()),
+            Ok(Some(Seen::Export(export))) => {
                 let banner = self.query("again").map(|_| Banner::SameExport);
                 self.html(StatusCode::OK, |frame| export_page::render_page(&export, frame, banner))
             }
@@ -135,8 +141,25 @@ impl Visit {
         Redirect::to(&self.with_query(&page_path(id), again)).into_response()
     }
 
-    fn actor(&self) -> Actor {
-        Actor { user_id: None, name: "recipient".to_owned(), address: self.request.address.clone() }
+    /// To the page of another job, with the rights of `link` and for no longer.
+    fn to_job(&self, link: &ExportLink, id: JobId, again: bool) -> Response {
+        let token = self.state.links.sign(id, link.expires_at, link.rights, link.issued_by);
+        Redirect::to(&self.with_query(&format!("/e/{token}"), again)).into_response()
+    }
+
+    /// Who acts: the user who is signed in; of anyone else what is known is whose link it was.
+    async fn actor(&self, link: &ExportLink, headers: &HeaderMap) -> Result<Actor, StoreError> {
+        let address = self.request.address.clone();
+        if let Some(digest) = gate::sign_in_digest(&self.state, headers)
+            && let Some(user) = self.state.store.sign_in_find(&digest, auth::IDLE, true).await?
+        {
+            return Ok(Actor { user_id: Some(user.user_id), name: user.name, address });
+        }
+        let name = match self.state.store.user_name(link.issued_by).await? {
+            Some(issuer) => format!("recipient, link by {issuer}"),
+            None => "recipient".to_owned(),
+        };
+        Ok(Actor { user_id: None, name, address })
     }
 
     fn html(&self, status: StatusCode, render: impl FnOnce(&Frame<'_>) -> String) -> Response {
@@ -145,7 +168,7 @@ impl Visit {
 
     fn problem(&self, problem: Problem) -> Response {
         let status = match problem {
-            Problem::LinkInvalid | Problem::FileGone(_) => StatusCode::NOT_FOUND,
+            Problem::LinkInvalid | Problem::FileGone { .. } => StatusCode::NOT_FOUND,
             Problem::LinkExpired => StatusCode::GONE,
             Problem::NotReady(_) => StatusCode::CONFLICT,
             Problem::Trouble => StatusCode::SERVICE_UNAVAILABLE,
@@ -164,6 +187,7 @@ impl From<LinkError> for Problem {
         match error {
             LinkError::Invalid => Self::LinkInvalid,
             LinkError::Expired => Self::LinkExpired,
+            LinkError::Unsure => Self::Trouble,
         }
     }
 }
@@ -177,16 +201,17 @@ async fn file(
     headers: HeaderMap,
 ) -> Response {
     let visit = Visit { state, request, uri };
-    let (id, job) = match visit.job(&link, &headers).await {
-        Ok((_, job)) => (job.id, job),
+    let (link, job) = match visit.job(&link, &headers).await {
+        Ok(allowed) => allowed,
         Err(answer) => return *answer,
     };
-    let Some(result) = job.result.and_then(|result| serde_json::from_value::<FileResult>(result).ok()) else {
-        return visit.problem(Problem::NotReady(id));
-    };
+    let id = job.id;
+    let Some(result) = file_of(&job) else { return visit.problem(Problem::NotReady(id)) };
     let stored = match visit.state.storage.get(&result.file.object).await {
         Ok(stored) => stored,
-        Err(object_store::Error::NotFound { .. }) => return visit.problem(Problem::FileGone(id)),
+        Err(object_store::Error::NotFound { .. }) => {
+            return visit.problem(Problem::FileGone { id, can_again: link.rights.again });
+        }
         Err(error) => {
             tracing::error!(job_id = %id, error = &error as &dyn std::error::Error, "a file could not be read");
             return visit.problem(Problem::Trouble);
@@ -231,7 +256,11 @@ async fn cancel(
     if !link.rights.cancel {
         return visit.problem(Problem::LinkInvalid);
     }
-    match visit.state.store.job_cancel(job.id, &visit.actor()).await {
+    let actor = match visit.actor(&link, &headers).await {
+        Ok(actor) => actor,
+        Err(error) => return visit.trouble(&error),
+    };
+    match visit.state.store.job_cancel(job.id, &actor).await {
         Ok(CancelOutcome::NotFound) => visit.problem(Problem::LinkInvalid),
         // What became of it is what the page says.
         Ok(_) => visit.back(job.id, false),
@@ -255,15 +284,32 @@ async fn again(
     if !link.rights.again {
         return visit.problem(Problem::LinkInvalid);
     }
-    match visit.state.store.job_retry(job.id, &visit.actor()).await {
+    let actor = match visit.actor(&link, &headers).await {
+        Ok(actor) => actor,
+        Err(error) => return visit.trouble(&error),
+    };
+    match file_is_gone(&visit.state, &job).await {
+        Ok(false) => {}
+        Ok(true) => {
+            return match visit.state.store.job_rerun(job.id, None, &actor).await {
+                Ok(RerunOutcome::Queued { id }) => visit.to_job(&link, id, false),
+                Ok(RerunOutcome::KeyHeld { by }) => visit.to_job(&link, by, true),
+                Ok(RerunOutcome::NotRerunnable(_)) => visit.back(job.id, true),
+                Ok(RerunOutcome::NotFound) => visit.problem(Problem::LinkInvalid),
+                Err(error) => visit.trouble(&error),
+            };
+        }
+        Err(error) => {
+            tracing::error!(job_id = %job.id, error = &error as &dyn std::error::Error, "a file could not be looked for");
+            return visit.problem(Problem::Trouble);
+        }
+    }
+    match visit.state.store.job_retry(job.id, &actor).await {
         Ok(RetryOutcome::Queued) => visit.back(job.id, false),
         // It waits, runs or is there: this very export is what they get.
         Ok(RetryOutcome::NotRetryable(_)) => visit.back(job.id, true),
         // The same text was exported anew meanwhile: lead there with the same rights, for no longer.
-        Ok(RetryOutcome::KeyHeld { by }) => {
-            let token = visit.state.links.sign_until(by, link.expires_at, link.rights);
-            Redirect::to(&visit.with_query(&format!("/e/{token}"), true)).into_response()
-        }
+        Ok(RetryOutcome::KeyHeld { by }) => visit.to_job(&link, by, true),
         Ok(RetryOutcome::NotFound) => visit.problem(Problem::LinkInvalid),
         Err(error) => visit.trouble(&error),
     }
@@ -271,10 +317,10 @@ async fn again(
 
 impl Visit {
     /// The job a path and a cookie agree on; else the answer to give.
-    async fn job(&self, link: &str, headers: &HeaderMap) -> Result<(ExportLink, Job), Box<Response>> {
+    async fn job(&self, link: &str, headers: &HeaderMap) -> Result<(ExportLink, JobGlance), Box<Response>> {
         let id = parse_id(link).ok_or_else(|| Box::new(self.problem(Problem::LinkInvalid)))?;
         let (link, _) = self.authorise(id, headers).map_err(|error| Box::new(self.problem(error.into())))?;
-        match self.state.store.job_get(id).await {
+        match self.state.store.job_glance(id, &[]).await {
             Ok(Some(job)) => Ok((link, job)),
             Ok(None) => Err(Box::new(self.problem(Problem::LinkInvalid))),
             Err(error) => Err(Box::new(self.trouble(&error))),
@@ -342,6 +388,35 @@ impl Experience {
     }
 }
 
+/// The file that `job` made, if it has.
+fn file_of(job: &JobGlance) -> Option<FileResult> {
+    job.result.as_ref().and_then(|result| FileResult::deserialize(result).ok())
+}
+
+/// Whether `job` made a file that is no longer there.
+async fn file_is_gone(state: &AppState, job: &JobGlance) -> object_store::Result<bool> {
+    match file_of(job) {
+        Some(made) => Ok(!state.storage.exists(&made.file.object).await?),
+        None => Ok(false),
+    }
+}
+
+/// What a page that looks again and again need not read again.
+#[derive(Debug, Default)]
+struct Known {
+    /// What the page shows of the payload, which never changes.
+    payload: Option<serde_json::Value>,
+    /// The attempts as of a version of the job.
+    attempts: Option<(i64, Vec<Attempt>)>,
+}
+
+/// What there is to see of an export.
+enum Seen {
+    Export(Box<ExportView>),
+    /// Another job has taken its place.
+    Rerun(JobId),
+}
+
 /// What the page says; `None` if the job is gone.
 async fn export_view(
     state: &AppState,
@@ -349,13 +424,27 @@ async fn export_view(
     token: &str,
     lang: Option<Locale>,
     experience: &Experience,
-) -> Result<Option<ExportView>, StoreError> {
+    known: &mut Known,
+) -> Result<Option<Seen>, StoreError> {
     let store = &state.store;
-    let Some(job) = store.job_get(link.job_id).await? else { return Ok(None) };
+    let fields: &[&str] = if known.payload.is_none() { &export_page::PAYLOAD_FIELDS } else { &[] };
+    let Some(mut job) = store.job_glance(link.job_id, fields).await? else { return Ok(None) };
+    if let Some(by) = job.rerun {
+        return Ok(Some(Seen::Rerun(by)));
+    }
+    match &known.payload {
+        Some(payload) => job.fields.clone_from(payload),
+        None => known.payload = Some(job.fields.clone()),
+    }
     let ahead = if job.state.is_waiting() { store.job_count_ahead(job.id).await? } else { None };
-    let attempts =
-        if job.starts > 1 || job.state != JobState::Pending { store.attempt_list(job.id).await? } else { Vec::new() };
-    let now: DateTime<Utc> = store.now().await?;
+    let attempts = match &mut known.attempts {
+        Some((version, attempts)) if *version == job.version => attempts,
+        present => {
+            let has_any = job.starts > 1 || job.state != JobState::Pending;
+            let attempts = if has_any { store.attempt_list(job.id).await? } else { Vec::new() };
+            &mut present.insert((job.version, attempts)).1
+        }
+    };
     let facts = ExportFacts {
         ahead,
         run_seconds: experience.run_seconds,
@@ -364,10 +453,10 @@ async fn export_view(
         link_expires_at: link.expires_at,
         can_cancel: link.rights.cancel,
         can_again: link.rights.again,
-        now,
+        now: job.now,
         lang,
     };
-    Ok(Some(ExportView::new(&job, &attempts, facts)))
+    Ok(Some(Seen::Export(Box::new(ExportView::new(&job, attempts, facts)))))
 }
 
 /// A job id in its one spelling.

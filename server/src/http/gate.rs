@@ -22,6 +22,8 @@ enum Door {
     Plain,
     /// For everyone; shows who is signed in.
     Open,
+    /// For whoever has a signed link, which its handler checks before the database is asked anything, also who is signed in.
+    Link,
     /// A server function: answers 401.
     Function,
     /// The live stream: answers 401.
@@ -37,8 +39,7 @@ fn door(path: &str) -> Door {
         "/sign-in" | "/setup" | "/preferences" => Door::Open,
         "/live" => Door::Stream,
         _ if path.starts_with("/assets/") => Door::Plain,
-        // Each needs a signed link, which its handler checks.
-        _ if path.starts_with("/e/") => Door::Open,
+        _ if path.starts_with("/e/") => Door::Link,
         _ if path.starts_with("/api/") => Door::Function,
         _ => Door::Closed,
     }
@@ -57,7 +58,7 @@ pub(super) async fn identify(State(state): State<AppState>, request: Request, ne
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let mut context = match context(&state, &parts).await {
+    let mut context = match context(&state, &parts, door).await {
         Ok(context) => context,
         Err(error) => return headers::unavailable(&error),
     };
@@ -66,7 +67,7 @@ pub(super) async fn identify(State(state): State<AppState>, request: Request, ne
             Door::Closed => return to_sign_in(&parts),
             Door::Function => return signed_out(&state, &parts),
             Door::Stream => return (StatusCode::UNAUTHORIZED, "signed out\n").into_response(),
-            Door::Open | Door::Plain => {}
+            Door::Open | Door::Link | Door::Plain => {}
         }
     }
     if door == Door::Stream && origin::is_foreign(&parts.headers, &state.config) {
@@ -87,10 +88,12 @@ pub(super) fn sign_in_digest(state: &AppState, headers: &HeaderMap) -> Option<[u
     cookie::find(headers, cookie::sign_in_name(&state.config)).and_then(token::digest)
 }
 
-async fn context(state: &AppState, parts: &Parts) -> Result<RequestContext, jobdeck::StoreError> {
+async fn context(state: &AppState, parts: &Parts, door: Door) -> Result<RequestContext, jobdeck::StoreError> {
     let user = match sign_in_digest(state, &parts.headers) {
-        Some(digest) => state.store.sign_in_find(&digest, auth::IDLE, is_activity(parts.uri.path())).await?,
-        None => None,
+        Some(digest) if door != Door::Link => {
+            state.store.sign_in_find(&digest, auth::IDLE, is_activity(parts.uri.path())).await?
+        }
+        _ => None,
     };
     let lang = query(parts, "lang");
     let accepted = parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
@@ -165,6 +168,7 @@ mod tests {
         assert_eq!(door("/live"), Door::Stream);
         assert_eq!(door("/sign-in"), Door::Open);
         assert_eq!(door("/healthz"), Door::Plain);
+        assert_eq!(door("/e/x"), Door::Link);
     }
 
     #[test]

@@ -21,7 +21,8 @@ use crate::state::AppState;
 
 /// More rows than any page has.
 const MAX_IDS: usize = 200;
-/// How often a stream makes sure that its user is still signed in.
+/// How often a stream makes sure that its user is still signed in, and says with an event `beat` that it is alive. Comments that
+/// keep the connection open are not shown to scripts. The page's watchdog waits for two and a half of them.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// How long a browser waits before it connects again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -31,6 +32,15 @@ enum Piece {
     Rows(RowsUpdate),
     Counts(StateCounts),
     Check,
+}
+
+/// What goes out.
+#[derive(PartialEq)]
+enum Told {
+    Update(LiveUpdate),
+    Beat,
+    Nothing,
+    SignedOut,
 }
 
 /// `GET /live?ids=a,b,c&counts=1&type=…&q=…`. Each connection begins with the present state of all rows, so that there is
@@ -69,30 +79,42 @@ pub(super) async fn stream(
         .then(move |piece| {
             let store = store.clone();
             async move {
-                Some(match piece {
-                    Piece::Rows(RowsUpdate { rows, gone }) => {
-                        LiveUpdate { rows: rows.into_iter().map(JobRow::from).collect(), gone, counts: None }
+                match piece {
+                    Piece::Rows(RowsUpdate { rows, gone }) => Told::Update(LiveUpdate {
+                        rows: rows.into_iter().map(JobRow::from).collect(),
+                        gone,
+                        counts: None,
+                    }),
+                    Piece::Counts(counts) => {
+                        Told::Update(LiveUpdate { counts: Some(counts.into()), ..LiveUpdate::default() })
                     }
-                    Piece::Counts(counts) => LiveUpdate { counts: Some(counts.into()), ..LiveUpdate::default() },
                     Piece::Check => match store.sign_in_find(&digest, auth::IDLE, false).await {
-                        Ok(None) => return None,
-                        // A database that does not answer has not signed anyone out.
-                        Ok(Some(_)) | Err(_) => LiveUpdate::default(),
+                        Ok(Some(_)) => Told::Beat,
+                        Ok(None) => Told::SignedOut,
+                        // A database that does not answer has not signed anyone out, but nothing is heard through it either.
+                        Err(_) => Told::Nothing,
                     },
-                })
+                }
             }
         })
-        .take_while(|update| std::future::ready(update.is_some()))
-        .filter_map(|update| std::future::ready(update.filter(|update| *update != LiveUpdate::default())))
+        .take_while(|told| std::future::ready(*told != Told::SignedOut))
         .enumerate()
-        .map(move |(n, update)| {
+        .filter_map(move |(n, told)| {
             // The slot is taken for as long as the stream lives.
             let _held = &slot;
-            // Serialising our own plain structs does not fail.
-            let data = serde_json::to_string(&update).unwrap_or_default();
-            Ok(Event::default().event("update").id((n + 1).to_string()).data(data))
+            std::future::ready(match told {
+                Told::Update(update) if update != LiveUpdate::default() => {
+                    // Serialising our own plain structs does not fail.
+                    let data = serde_json::to_string(&update).unwrap_or_default();
+                    Some(Event::default().event("update").id((n + 1).to_string()).data(data))
+                }
+                Told::Beat => Some(Event::default().event("beat").data("1")),
+                Told::Update(_) | Told::Nothing | Told::SignedOut => None,
+            })
         });
-    let hello = stream::once(std::future::ready(Ok::<_, Infallible>(Event::default().retry(RETRY))));
+    let goodbye = stream::once(std::future::ready(Event::default().event("signed-out").data("1")));
+    let events = events.chain(goodbye).map(Ok::<_, Infallible>);
+    let hello = stream::once(std::future::ready(Ok(Event::default().retry(RETRY))));
     let body = hello.chain(events).take_until(async move { shutdown.requested().await });
 
     let mut response = Sse::new(body).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();

@@ -13,6 +13,8 @@ const ROUTES: &[(&str, u16, u16)] = &[
     ("/", 303, 303),
     ("/jobs", 303, 303),
     ("/jobs/01a22b0e-9268-773c-b768-db5b8f4d3e27", 303, 303),
+    ("/jobs/01a22b0e-9268-773c-b768-db5b8f4d3e27/payload.json", 303, 303),
+    ("/jobs/01a22b0e-9268-773c-b768-db5b8f4d3e27/result.json", 303, 303),
     ("/demo", 303, 303),
     ("/no-such-page", 303, 303),
     ("/sign-out", 303, 303),

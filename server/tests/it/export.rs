@@ -16,17 +16,17 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Deck, Reply, get, post};
 
-const EXPORT_COOKIE: &str = "jobdeck_export";
-const TEXT: &str = "# Notes\n\nThree findings from **42 interviews**.\n\n显示“正在生成”会更清楚。\n";
+pub(crate) const EXPORT_COOKIE: &str = "jobdeck_export";
+pub(crate) const TEXT: &str = "# Notes\n\nThree findings from **42 interviews**.\n\n显示“正在生成”会更清楚。\n";
 
 /// A worker in this process, stopped with the test.
-struct Running {
+pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    fn start(deck: &Deck) -> Self {
+    pub(crate) fn start(deck: &Deck) -> Self {
         let files = FileStore::in_folder(&deck.folder.join("files")).expect("a folder");
         let builder = Worker::builder(deck.store.clone(), &deck.url)
             .queue("exports", 4)
@@ -43,13 +43,13 @@ impl Running {
         Self { stop: Some(stop), task }
     }
 
-    async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         tokio::time::timeout(Duration::from_secs(20), &mut self.task).await.expect("stops in time").expect("no panic");
     }
 }
 
-async fn wait_for(deck: &Deck, id: JobId, wanted: impl Fn(&Job) -> bool) -> Job {
+pub(crate) async fn wait_for(deck: &Deck, id: JobId, wanted: impl Fn(&Job) -> bool) -> Job {
     let mut last = None;
     for _ in 0..600 {
         let job = deck.store.job_get(id).await.expect("read").expect("the job is there");
@@ -62,12 +62,12 @@ async fn wait_for(deck: &Deck, id: JobId, wanted: impl Fn(&Job) -> bool) -> Job 
     panic!("not within 60 s; last seen: {last:?}");
 }
 
-fn form<'f>(format: &'f str, markdown: &'f str, mishap: &'f str) -> [(&'f str, &'f str); 4] {
+pub(crate) fn form<'f>(format: &'f str, markdown: &'f str, mishap: &'f str) -> [(&'f str, &'f str); 4] {
     [("title", "Q3 笔记"), ("format", format), ("markdown", markdown), ("mishap", mishap)]
 }
 
 /// Sends the form; the link it leads to.
-async fn send(deck: &Deck, cookie: &str, form: &[(&str, &str)]) -> String {
+pub(crate) async fn send(deck: &Deck, cookie: &str, form: &[(&str, &str)]) -> String {
     let reply = deck.post("/demo", Some(cookie), form).await;
     assert_eq!(reply.status, StatusCode::SEE_OTHER, "{}", reply.text);
     let link = reply.location().to_owned();
@@ -76,7 +76,7 @@ async fn send(deck: &Deck, cookie: &str, form: &[(&str, &str)]) -> String {
 }
 
 /// Opens a link as a browser does: the page's address and the cookie it needs.
-async fn open(deck: &Deck, link: &str) -> (JobId, String) {
+pub(crate) async fn open(deck: &Deck, link: &str) -> (JobId, String) {
     let reply = deck.get(link, None).await;
     assert_eq!(reply.status, StatusCode::SEE_OTHER, "{}", reply.text);
     let (cookie, line) = reply.set_cookie(EXPORT_COOKIE).expect("a cookie");
@@ -88,12 +88,12 @@ async fn open(deck: &Deck, link: &str) -> (JobId, String) {
     (id, cookie)
 }
 
-async fn n_jobs(deck: &Deck) -> i64 {
+pub(crate) async fn n_jobs(deck: &Deck) -> i64 {
     sqlx::query_scalar("select count(*) from jobdeck.jobs").fetch_one(deck.store.pool()).await.expect("counted")
 }
 
 /// Files of all exports, however they are nested.
-fn files(deck: &Deck) -> Vec<String> {
+pub(crate) fn files(deck: &Deck) -> Vec<String> {
     fn collect(folder: &std::path::Path, into: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -105,7 +105,7 @@ fn files(deck: &Deck) -> Vec<String> {
     found
 }
 
-async fn bytes(deck: &Deck, path: &str, cookie: &str) -> (http::response::Parts, Vec<u8>) {
+pub(crate) async fn bytes(deck: &Deck, path: &str, cookie: &str) -> (http::response::Parts, Vec<u8>) {
     let request = get(path, Some(cookie)).body(Body::empty()).expect("a request");
     let response = tower::ServiceExt::oneshot(deck.router.clone(), request).await.expect("infallible");
     let (parts, body) = response.into_parts();
@@ -307,7 +307,7 @@ async fn expired_links_say_so() {
 }
 
 /// A link whose time is over, signed with the deck's own key. Written out here, so that a change of the format is noticed.
-async fn expired_token(deck: &Deck, id: JobId) -> String {
+pub(crate) async fn expired_token(deck: &Deck, id: JobId) -> String {
     use base64::Engine as _;
     use hmac::{KeyInit as _, Mac as _};
     let (key_id, secret): (i32, Vec<u8>) =
@@ -316,8 +316,9 @@ async fn expired_token(deck: &Deck, id: JobId) -> String {
     token.extend(id.0.as_bytes());
     token.extend(1_000_000_000_u64.to_be_bytes());
     token.push(7);
+    token.extend([0; 16]);
     let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(&secret).expect("a key");
-    mac.update(b"jobdeck job link 1\0");
+    mac.update(b"jobdeck job link 2\0");
     mac.update(&token);
     token.extend(mac.finalize().into_bytes());
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token)
@@ -434,7 +435,10 @@ async fn recipient_makes_a_failed_export_again() {
     assert_eq!(job.starts, 2);
     let entries = deck.store.audit_list(&id.to_string(), 10).await.expect("audit");
     assert_eq!(entries.len(), 1);
-    assert_eq!((entries[0].actor.as_str(), entries[0].action.as_str()), ("recipient", "retry_job"));
+    assert_eq!(
+        (entries[0].actor.as_str(), entries[0].action.as_str()),
+        ("recipient, link by The operator", "retry_job")
+    );
     worker.stop().await;
 }
 
@@ -450,7 +454,10 @@ async fn recipient_cancels_and_lands_on_the_export_made_meanwhile() {
     let page = deck.get(&format!("/e/{id}"), Some(&cookie)).await;
     assert!(page.text.contains("Export canceled"), "{}", page.text);
     let entries = deck.store.audit_list(&id.to_string(), 10).await.expect("audit");
-    assert_eq!((entries[0].actor.as_str(), entries[0].action.as_str()), ("recipient", "cancel_job"));
+    assert_eq!(
+        (entries[0].actor.as_str(), entries[0].action.as_str()),
+        ("recipient, link by The operator", "cancel_job")
+    );
 
     // The key is free again, another job takes it; "make it again" leads there.
     let second = send(&deck, &user, &form("pdf", TEXT, "none")).await;

@@ -177,8 +177,30 @@ async fn a_revoked_session_loses_its_stream_within_ten_seconds() {
     events.update().await.unwrap();
     let begun = std::time::Instant::now();
     sqlx::query("update jobdeck.users set disabled_at = now()").execute(deck.store.pool()).await.unwrap();
-    assert!(events.update().await.is_none(), "the stream ends");
+    let mut last = String::new();
+    while let Some(event) = events.next().await {
+        last = event;
+    }
+    assert!(last.contains("event: signed-out"), "its last word tells the page why: {last}");
     assert!(begun.elapsed() < Duration::from_secs(11), "it took {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn quiet_stream_says_every_ten_seconds_that_it_is_alive() {
+    let deck = Deck::new().await;
+    let cookie = deck.signed_in(UserRole::Viewer).await;
+    let mut events = Events::open(&deck, &format!("/live?ids={}", deck.enqueue().await), &cookie).await;
+    events.update().await.unwrap();
+    let beat = events.next().await.expect("goes on");
+    assert!(beat.contains("event: beat"), "{beat}");
+    // A script that was refused asks with HEAD whether its sign-in has ended.
+    let head = |cookie: Option<&str>| {
+        let mut request = get("/live?counts=1", cookie);
+        request = request.method(http::Method::HEAD);
+        tower::ServiceExt::oneshot(deck.router.clone(), request.body(Body::empty()).unwrap())
+    };
+    assert_eq!(head(None).await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(head(Some(&cookie)).await.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test]

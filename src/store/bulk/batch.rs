@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{BulkOperation, BulkTarget, states};
-use crate::store::jobs::contains_pattern;
+use crate::store::jobs::{contains_pattern, text_matches};
 use crate::store::{JobFilter, Store, StoreError};
 use crate::{BulkAction, BulkState, FailureClass, JobState};
 
@@ -71,8 +71,7 @@ macro_rules! step_head {
                where ($4::text is null or j.type = $4) and ($5::text is null or j.queue = $5)
                  and ($6::text is null or j.error_class = $6::text::jobdeck.failure_class)
                  and ($7::text is null or j.error_code = $7)
-                 and ($8::text is null or j.id::text ilike $8 or j.type ilike $8 or j.idempotency_key ilike $8
-                   or j.payload_preview ilike $8 or j.owner ilike $8 or j.last_error ilike $8)
+                 and ", text_matches!("$8"), "
                  and ", before_the_press!(), "
                order by j.id limit (select room from op)),
              chosen as materialized (

@@ -109,6 +109,8 @@ pub(crate) struct State {
     cancel_requested: bool,
     /// A person was told "canceled".
     canceled_answered: bool,
+    /// Starts since the first or a person's retry, but for those that ended in a stall, a snooze or a release.
+    counted_starts: i8,
     n_given_back: u8,
     n_retries: u8,
     executions: Vec<Execution>,
@@ -134,6 +136,7 @@ impl State {
             expired: false,
             cancel_requested: false,
             canceled_answered: false,
+            counted_starts: 0,
             n_given_back: 0,
             n_retries: 0,
             executions: Vec::new(),
@@ -178,6 +181,9 @@ impl State {
         self.executions.retain(|execution| {
             execution.on_the_way.is_some() || execution.holds || execution.n_outcomes < rules.n_outcomes
         });
+        if self.counted_starts > MAX_ATTEMPTS {
+            return Err("a job starts no more often than its attempts allow");
+        }
         if self.attempts < 0 || self.attempts > MAX_ATTEMPTS {
             return Err("attempts stay within their limit");
         }
@@ -274,6 +280,7 @@ impl State {
             let mut next = self.clone();
             next.let_go(JobState::Pending);
             (next.attempts, next.stalled, next.n_retries) = (0, 0, self.n_retries + 1);
+            next.counted_starts = 0;
             (next.cancel_requested, next.canceled_answered) = (false, false);
             if !rules.retry_keeps_token {
                 next.token = 0;
@@ -290,6 +297,7 @@ impl State {
             return Err("two executions never share a token");
         }
         next.attempts += i8::from(rules.attempt_counts_at_claim);
+        next.counted_starts += 1;
         next.status = JobState::Running;
         next.locked_by = worker;
         next.lease_changes();
@@ -352,7 +360,10 @@ impl State {
         match message {
             Message::Fail => next.attempts += i8::from(!rules.attempt_counts_at_claim),
             Message::Snooze | Message::Release => {
-                (next.attempts, next.n_given_back) = (self.attempts - 1, self.n_given_back + 1);
+                // A system that counts failures keeps the number above 0, and takes away what another start was counted for.
+                let floor = if rules.attempt_counts_at_claim { i8::MIN } else { 0 };
+                (next.attempts, next.n_given_back) = ((self.attempts - 1).max(floor), self.n_given_back + 1);
+                next.counted_starts -= 1;
             }
             Message::Complete | Message::FailForGood | Message::Heartbeat => {}
         }
@@ -378,6 +389,7 @@ impl State {
             return Err("a lease that was renewed or ended is not reaped");
         }
         next.stalled += 1;
+        next.counted_starts -= 1;
         next.attempts -= i8::from(rules.attempt_counts_at_claim);
         let to = if self.cancel_requested {
             JobState::Canceled

@@ -17,7 +17,9 @@ pub(super) fn side(locale: Locale, job: Shown) -> AnyView {
         </div>
     };
     // Payloads never change.
-    let payload = job.with_untracked(|job| json_view(locale, &job.payload, locale.text("job-payload-label")));
+    let payload = job.with_untracked(|job| {
+        json_view(locale, &job.payload, locale.text("job-payload-label"), format!("/jobs/{}/payload.json", job.row.id))
+    });
     let trail = view! {
         <ul class="list">
             <For each=move || job.with(|job| job.audit.clone()) key=|entry| entry.id children=move |entry| did(locale, entry) />
@@ -38,7 +40,10 @@ pub(super) fn result(locale: Locale, job: Shown) -> impl IntoView {
     move || {
         has_result.get().then(|| {
             let body = job.with_untracked(|job| {
-                job.result.as_ref().map(|result| json_view(locale, result, locale.text("job-result-label")))
+                job.result.as_ref().map(|result| {
+                    let whole = format!("/jobs/{}/result.json", job.row.id);
+                    json_view(locale, result, locale.text("job-result-label"), whole)
+                })
             });
             panel(
                 "h-result",

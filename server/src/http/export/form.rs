@@ -7,7 +7,8 @@ use axum::extract::{FromRequest as _, Multipart, Request, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::{Extension, body};
 use http::{HeaderValue, StatusCode, header};
-use jobdeck::{EnqueueOptions, JobType as _, StoreError};
+use jobdeck::store::{Actor, Enqueued, RerunOutcome, SignInSession};
+use jobdeck::{EnqueueOptions, JobId, JobType as _, StoreError};
 use jobdeck_app::export_page::{self, RefusedText};
 use jobdeck_app::model::{Permission, Role};
 use jobdeck_app::ssr::RequestContext;
@@ -16,6 +17,7 @@ use jobdeck_document::MAX_MARKDOWN_BYTES;
 
 use super::super::body::NotKept;
 use crate::job_types::export_markdown::{ExportFormat, ExportMarkdown, Mishap};
+use crate::links::LinkRights;
 use crate::state::AppState;
 
 /// Longest title, in characters.
@@ -74,17 +76,52 @@ pub(super) async fn send(
         Ok(job) => job,
         Err(refusal) => return refuse(&state, &context, refusal, Some(&fields)),
     };
-    let options = EnqueueOptions { created_by: Some(user.name), owner: Some(user.email), ..EnqueueOptions::default() };
+    let options = EnqueueOptions {
+        created_by: Some(user.name.clone()),
+        owner: Some(user.email.clone()),
+        ..EnqueueOptions::default()
+    };
     match state.store.enqueue(&job, options).await {
-        Ok(enqueued) => {
-            let again = if enqueued.is_new { "" } else { "?again=1" };
-            Redirect::to(&format!("{}{again}", state.links.path(enqueued.id))).into_response()
-        }
+        Ok(Enqueued { id, is_new: true, .. }) => to_link(&state, &user, id, LinkRights::ALL, ""),
+        Ok(Enqueued { id, .. }) => match landed(&state, &context.actor(), &user, id).await {
+            Ok(response) => response,
+            Err(error) => trouble(&state, &context, Some(&fields), &error),
+        },
         Err(StoreError::PayloadTooLarge { .. }) => {
             refuse(&state, &context, Refusal::TooLong { bytes: job.markdown.len() }, Some(&fields))
         }
         Err(error) => trouble(&state, &context, Some(&fields), &error),
     }
+}
+
+fn to_link(state: &AppState, user: &SignInSession, id: JobId, rights: LinkRights, query: &str) -> Response {
+    Redirect::to(&format!("{}{query}", state.links.path(id, rights, user.user_id))).into_response()
+}
+
+/// Where a duplicate leads: to the export that is there. What can be done with it stays with whoever had it made: others see it and
+/// fetch its file. If the file is gone, asking for it has it made again, for the one who asks.
+async fn landed(state: &AppState, actor: &Actor, user: &SignInSession, id: JobId) -> Result<Response, StoreError> {
+    let Some(job) = state.store.job_glance(id, &[]).await? else {
+        return Ok(to_link(state, user, id, LinkRights::SEE_ONLY, "?again=1"));
+    };
+    let gone = super::file_is_gone(state, &job).await.unwrap_or_else(|error| {
+        // Its page is of use all the same, and tells of the trouble if there is still some.
+        tracing::error!(job_id = %id, error = &error as &dyn std::error::Error, "a file could not be looked for");
+        false
+    });
+    let of_others = |by: JobId| to_link(state, user, by, LinkRights::SEE_ONLY, "?again=1");
+    if gone {
+        match state.store.job_rerun(id, Some(&user.email), actor).await? {
+            RerunOutcome::Queued { id } => return Ok(to_link(state, user, id, LinkRights::ALL, "")),
+            RerunOutcome::KeyHeld { by } => return Ok(of_others(by)),
+            RerunOutcome::NotRerunnable(_) | RerunOutcome::NotFound => {}
+        }
+    }
+    Ok(if job.owner.as_deref() == Some(user.email.as_str()) {
+        to_link(state, user, id, LinkRights::ALL, "?again=1")
+    } else {
+        of_others(id)
+    })
 }
 
 /// The job a form asks for.

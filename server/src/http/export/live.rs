@@ -17,9 +17,9 @@ use jobdeck_app::export_page;
 use jobdeck_app::ssr::RequestContext;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Experience, Visit, export_view, parse_id};
+use super::{Experience, Known, Seen, Visit, export_view, parse_id};
 use crate::auth::StreamSlot;
-use crate::links::ExportLink;
+use crate::links::{ExportLink, LinkError};
 use crate::live::RowsUpdate;
 use crate::state::AppState;
 
@@ -28,7 +28,9 @@ const CARD_EVERY: Duration = Duration::from_millis(500);
 /// How often places in line and estimates are looked at, which change while the job's row does not.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// How often a link is checked again.
-const CHECK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// How often it is asked how long exports take and how many can run.
+const EXPERIENCE_EVERY: Duration = Duration::from_secs(10);
 const BEAT_EVERY: Duration = Duration::from_secs(15);
 /// How long a browser waits before it connects again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -42,7 +44,7 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Response {
     let visit = Visit { state, request, uri };
-    let allowed = parse_id(&link).ok_or(crate::links::LinkError::Invalid).and_then(|id| visit.authorise(id, &headers));
+    let allowed = parse_id(&link).ok_or(LinkError::Invalid).and_then(|id| visit.authorise(id, &headers));
     let (link, token) = match allowed {
         Ok(allowed) => allowed,
         Err(error) => return visit.problem(error.into()),
@@ -62,9 +64,11 @@ pub(super) async fn events(
         link,
         experience: Experience::default(),
         experience_due: now,
+        known: Known::default(),
         sent: None,
         sent_at: None,
         is_stale: true,
+        is_sure: true,
         look_at: now,
         check_at: now + CHECK_EVERY,
         beat_at: now + BEAT_EVERY,
@@ -99,11 +103,14 @@ struct Live {
     link: ExportLink,
     experience: Experience,
     experience_due: Instant,
+    known: Known,
     /// What the last card was made from, its clock aside.
     sent: Option<export_page::Fingerprint>,
     sent_at: Option<Instant>,
     /// Whether the row may have changed since.
     is_stale: bool,
+    /// Whether the link was found to work when it was last checked.
+    is_sure: bool,
     look_at: Instant,
     check_at: Instant,
     beat_at: Instant,
@@ -127,9 +134,17 @@ impl Live {
             let now = Instant::now();
             if now >= self.check_at {
                 self.check_at = now + CHECK_EVERY;
-                self.state.links.verify(&self.token).ok()?;
+                self.is_sure = match self.state.links.verify(&self.token) {
+                    Ok(_) => true,
+                    // Nothing more is shown until it is known whether the link still works.
+                    Err(LinkError::Unsure) => false,
+                    Err(LinkError::Invalid | LinkError::Expired) => return None,
+                };
             }
-            if (self.is_stale || now >= self.look_at) && self.sent_at.is_none_or(|at| now >= at + CARD_EVERY) {
+            if self.is_sure
+                && (self.is_stale || now >= self.look_at)
+                && self.sent_at.is_none_or(|at| now >= at + CARD_EVERY)
+            {
                 match self.card(now).await {
                     Look::New(card) => return Some(card),
                     Look::Same => {}
@@ -143,8 +158,11 @@ impl Live {
                 self.beat_at = now + BEAT_EVERY;
                 return Some(Event::default().event("beat").data("beat"));
             }
-            let mut wake = self.look_at.min(self.check_at).min(self.beat_at);
-            if self.is_stale {
+            let mut wake = self.check_at.min(self.beat_at);
+            if self.is_sure {
+                wake = wake.min(self.look_at);
+            }
+            if self.is_sure && self.is_stale {
                 wake = wake.min(self.sent_at.map_or(now, |at| at + CARD_EVERY));
             }
             tokio::select! {
@@ -162,11 +180,14 @@ impl Live {
         self.is_stale = false;
         self.look_at = now + LOOK_EVERY;
         if now >= self.experience_due {
-            self.experience_due = now + CHECK_EVERY;
+            self.experience_due = now + EXPERIENCE_EVERY;
             self.experience = Experience::read(&self.state).await;
         }
-        let export = match export_view(&self.state, self.link, &self.token, self.lang, &self.experience).await {
-            Ok(Some(export)) => export,
+        let seen = export_view(&self.state, self.link, &self.token, self.lang, &self.experience, &mut self.known).await;
+        let export = match seen {
+            Ok(Some(Seen::Export(export))) => export,
+            // The page is read anew, and leads to the other job's.
+            Ok(Some(Seen::Rerun(_))) => return Look::Gone,
             Ok(None) => return Look::Gone,
             // Looked at again in a moment; the page keeps what it shows and says when it has heard nothing for long.
             Err(error) => {
