@@ -72,10 +72,14 @@ test("new jobs announce themselves, and a paused page stays as it is", async ({ 
   await expect(all).toHaveText(new RegExp(`All\\s*${Number(row?.n) + 1}$`));
 });
 
-test("a signed-out tab stops following", async ({ deck, visit, expectFault }) => {
+test("a signed-out tab says so and leads back to where it was", async ({ deck, visit, expectFault }) => {
+  // Only if the server's last word comes after the connection's end.
   expectFault(/status of 401/);
-  const page = await visit("viewer", "/jobs");
+  const page = await visit("viewer", "/jobs?state=failed");
   await expectLive(page);
   await deck.sql("delete from jobdeck.sign_in_sessions s using jobdeck.users u where u.id = s.user_id and u.role = 'viewer'");
-  await expect(page.getByText("Not live", { exact: true })).toBeVisible({ timeout: 20_000 });
+  await expect(page.getByRole("alert")).toContainText("You are signed out", { timeout: 20_000 });
+  await expect(page.getByText("Not live", { exact: true })).toBeVisible();
+  await page.getByRole("link", { name: "Sign in again" }).click();
+  await expect(page).toHaveURL(/\/sign-in\?next=%2Fjobs%3Fstate%3Dfailed$/);
 });
