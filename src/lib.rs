@@ -50,7 +50,7 @@ pub use {
     effect::{EFFECT_HELD, EFFECT_UNKNOWN, EffectOutcome, Once},
     handler::{Ctx, Handler, JobType, LeaseLost},
     idempotency::{IdempotencyKey, KeyError},
-    maintenance::{Pruner, maintain},
+    maintenance::{CounterKeeper, Pruner, maintain},
     schedule::{MissedPolicy, MovedTick, Recurrence, RecurrenceError, Schedule, ScheduleError},
     store::{EnqueueOptions, Enqueued, Store, StoreError},
     worker::{Scheduler, Worker, WorkerBuilder, WorkerError, WorkerMetrics},

@@ -1,19 +1,22 @@
-//! What must be done from time to time, by whichever process is there: removing old jobs, taking bulk operations further.
+//! What must be done from time to time, by whichever process is there: removing old jobs, taking bulk operations further, keeping
+//! the counters.
 //!
 //! Each service is harmless when two processes do it at once; where one is enough, a duty by lease sees to that. Errors are logged
 //! once until it works again, and never reach a job: the services have a connection of their own.
 
 mod bulk_runner;
+mod counter_keeper;
 mod pruner;
 
 use std::time::Duration;
 
+pub use counter_keeper::CounterKeeper;
 pub use pruner::Pruner;
 
 use crate::{Store, StoreError};
 
-/// Runs the maintenance services until dropped: bulk operations, and removing old jobs if `prunes`. Workers do this by themselves;
-/// a process without a worker may, so that bulk operations go on while no worker runs.
+/// Runs the maintenance services until dropped: bulk operations, counters, and removing old jobs if `prunes`. Workers do this by
+/// themselves; a process without a worker may, so that they go on while no worker runs.
 ///
 /// `holder` names the process in `jobdeck.duties` and must be unique.
 pub async fn maintain(store: Store, holder: &str, prunes: bool) {
@@ -23,7 +26,8 @@ pub async fn maintain(store: Store, holder: &str, prunes: bool) {
             pruner.run().await;
         }
     };
-    tokio::join!(prune, bulk_runner::run(&store));
+    let counters = CounterKeeper::new(store.clone(), holder);
+    tokio::join!(prune, bulk_runner::run(&store), counters.run());
 }
 
 /// A wait of about `base`, so that processes that were started together do not work together.

@@ -274,7 +274,7 @@ const OWN_CONNECTIONS: u32 = 4;
 const MAX_KEEPING: usize = 2;
 
 /// Connections for maintenance, so that it takes none from claims and outcomes: a pass of the pruner holds one throughout.
-const MAINTENANCE_CONNECTIONS: u32 = 2;
+const MAINTENANCE_CONNECTIONS: u32 = 3;
 
 /// What the parts of a running worker share.
 struct Shared {
@@ -398,7 +398,6 @@ impl Worker {
         scheduler.declare().await?;
         background.spawn(listener::listen(shared.database_url.clone(), lanes.clone(), scheduler.waker()));
         background.spawn(async move { scheduler.run().await });
-        background.spawn(fold_counters(shared.own.clone()));
         let maintenance = Store::connect_lazy(&shared.database_url, MAINTENANCE_CONNECTIONS)?;
         let name = shared.name.clone();
         background.spawn(async move { crate::maintain(maintenance, &name, prunes).await });
@@ -572,24 +571,4 @@ async fn claim_into(
         });
     }
     Ok(n_claimed)
-}
-
-/// Keeps the lines that counting has to add up few.
-async fn fold_counters(store: Store) {
-    let mut is_away = false;
-    loop {
-        tokio::time::sleep(Duration::from_secs(1).mul_f64(0.9 + 0.2 * fastrand::f64())).await;
-        let folded = async {
-            let mut connection = store.pool().acquire().await?;
-            Store::counters_fold(&mut connection).await
-        };
-        let folded = tokio::time::timeout(Duration::from_secs(10), folded).await;
-        match folded.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into())) {
-            Ok(_) => is_away = false,
-            Err(error) if !std::mem::replace(&mut is_away, true) => {
-                tracing::warn!(error = %crate::handler::chain(&error), "counters could not be folded");
-            }
-            Err(_) => {}
-        }
-    }
 }

@@ -3,7 +3,7 @@
 //! Triggers on whole statements append what a statement changed to `job_counter_deltas`; [`Store::counters_fold`] moves
 //! that into `job_counters`. The count is the sum of both, so it is exact at any moment, folded or not.
 
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection, PgPool};
 
 use super::{Store, StoreError};
 use crate::JobState;
@@ -76,6 +76,15 @@ impl Store {
         .fetch_one(connection)
         .await?;
         Ok(n_moved.unsigned_abs())
+    }
+
+    /// As [`Store::counters_check`], on a connection of its own that may take its time.
+    pub(crate) async fn counters_check_apart(pool: &PgPool) -> Result<Vec<CounterMismatch>, StoreError> {
+        let mut connection = pool.acquire().await?.detach();
+        sqlx::query("set statement_timeout = '15min'").execute(&mut connection).await?;
+        let mismatches = Self::counters_check(&mut connection).await?;
+        connection.close().await?;
+        Ok(mismatches)
     }
 
     /// Compares the counters with `count(*)` in one snapshot, sets right what differs and returns it. Reads the whole table:

@@ -1,7 +1,7 @@
 //! Counts are exact at every moment, folded or not.
 
 use jobdeck::store::{JobFilter, Outcome};
-use jobdeck::{EnqueueOptions, JobError, JobState, Store};
+use jobdeck::{CounterKeeper, EnqueueOptions, JobError, JobState, Store};
 use serde_json::json;
 
 use crate::support::{Brittle, Db, Keyed, Note, person};
@@ -44,6 +44,28 @@ async fn counters_follow_every_transition_and_folding_changes_nothing() {
         [3, 0, 1, 0, 1, 0],
         "pending, running, retrying, failed, succeeded, canceled"
     );
+}
+
+#[tokio::test]
+async fn wrong_counter_is_found_and_set_right_once_a_day_by_one_process() {
+    let db = Db::new().await;
+    db.enqueue(&Note::new("one")).await;
+    sqlx::query(
+        "insert into jobdeck.job_counter_deltas (queue, type, status, n_jobs) values ('default', 'note', 'pending', 7)",
+    )
+    .execute(db.store.pool())
+    .await
+    .expect("spoilt");
+    let found = CounterKeeper::new(db.store.clone(), "A").check_if_due().await.expect("checked").expect("its turn");
+    assert_eq!(found.iter().map(|wrong| (wrong.counted, wrong.present)).collect::<Vec<_>>(), [(8, 1)]);
+    check(&db).await;
+    for other in ["A", "B"] {
+        let again = CounterKeeper::new(db.store.clone(), other).check_if_due().await.expect("asked");
+        assert_eq!(again, None, "{other} waits for tomorrow");
+    }
+    sqlx::query("update jobdeck.duties set until = now()").execute(db.store.pool()).await.expect("a day later");
+    let next = CounterKeeper::new(db.store.clone(), "B").check_if_due().await.expect("checked");
+    assert_eq!(next, Some(Vec::new()));
 }
 
 #[tokio::test]
