@@ -252,7 +252,7 @@ impl Ctx {
         for _ in 0..MAX_CHANGES {
             self.check_lease()?;
             let begin = || self.store().effect_begin(self.store().pool(), call, repeats_unknown);
-            if let Some(begun) = judge(call, self.write_while_held(begin).await.map_err(refused)?)? {
+            if let Some(begun) = judge(call, self.repeat_while_held(begin).await.map_err(refused)?)? {
                 return Ok(begun);
             }
         }
@@ -278,7 +278,7 @@ impl Ctx {
     }
 
     async fn end(&self, call: EffectCall<'_>, end: EffectEnd<'_>) -> Result<(), crate::StoreError> {
-        self.write_while_held(|| self.store().effect_end(self.store().pool(), call, &end)).await
+        self.repeat_while_held(|| self.store().effect_end(self.store().pool(), call, &end)).await
     }
 }
 

@@ -68,9 +68,9 @@ impl Ctx {
         Ok(enqueued)
     }
 
-    /// Repeats a write while the database is away and the lease may still hold. The write must be safe to repeat: one that was taken
+    /// Repeats a call while the database is away and the lease may still hold. A write must be safe to repeat: one that was taken
     /// and whose reply was lost is answered with yes.
-    pub(crate) async fn write_while_held<T, F: Future<Output = Result<T, StoreError>>>(
+    pub(crate) async fn repeat_while_held<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         write: impl Fn() -> F,
     ) -> Result<T, StoreError> {

@@ -37,7 +37,7 @@ impl Ctx {
     {
         let _turn = self.calls().turn("step", name, "").await;
         self.check_lease()?;
-        let kept = self.write_while_held(|| self.store().step_get(self.lease(), name)).await.map_err(refused)?;
+        let kept = self.repeat_while_held(|| self.store().step_get(self.lease(), name)).await.map_err(refused)?;
         if let Some(text) = kept {
             return serde_json::from_str(&text).map_err(|error| misfit(name, &error));
         }
@@ -50,7 +50,7 @@ impl Ctx {
         })?;
         let kept = keepable(&result, Self::MAX_STEP_RESULT_BYTES)
             .map_err(|problem| JobError::unrecoverable("result", format!("step {name:?}: {problem}")))?;
-        match self.write_while_held(|| self.store().step_record(self.lease(), name, &kept, took)).await {
+        match self.repeat_while_held(|| self.store().step_record(self.lease(), name, &kept, took)).await {
             Err(error) if error.refuses_value() => {
                 return Err(JobError::unrecoverable("result", format!("step {name:?}: {}", chain(&error))));
             }
@@ -64,7 +64,7 @@ impl Ctx {
     /// # Errors
     /// If the database refuses.
     pub async fn steps_done(&self) -> Result<Vec<String>, JobError> {
-        Ok(self.store().step_names(self.job_id()).await?)
+        Ok(self.repeat_while_held(|| self.store().step_names(self.job_id())).await?)
     }
 }
 

@@ -395,9 +395,8 @@ impl Worker {
             .collect();
         let lanes = Arc::new(lanes);
         let scheduler = Scheduler::new(shared.own.clone(), &shared.name, schedules)?;
-        scheduler.declare().await?;
         background.spawn(listener::listen(shared.database_url.clone(), lanes.clone(), scheduler.waker()));
-        background.spawn(async move { scheduler.run().await });
+        background.spawn(async move { scheduler.declare_and_run().await });
         let maintenance = Store::connect_lazy(&shared.database_url, MAINTENANCE_CONNECTIONS)?;
         let name = shared.name.clone();
         background.spawn(async move { crate::maintain(maintenance, &name, prunes).await });

@@ -108,6 +108,15 @@ impl Scheduler {
 
     /// Sees to what is due until dropped. A lost database does not end it; what was missed is made up for by each schedule's rule.
     pub async fn run(&self) {
+        self.run_from(true).await;
+    }
+
+    /// As [`Scheduler::run`], but writes the declarations first: a worker does not wait for that to take jobs.
+    pub(super) async fn declare_and_run(&self) {
+        self.run_from(false).await;
+    }
+
+    async fn run_from(&self, mut is_declared: bool) {
         let mut resting = HashMap::new();
         let (mut seen_at, mut pruned_at) = (None::<Instant>, Instant::now());
         let mut is_away = false;
@@ -115,6 +124,10 @@ impl Scheduler {
         loop {
             // A hint that comes while looking is kept, so the look after it finds what it was about.
             let looked = async {
+                if !is_declared {
+                    self.declare().await?;
+                    is_declared = true;
+                }
                 if seen_at.is_none_or(|seen| seen.elapsed() >= SEEN_EVERY) {
                     bounded(self.store.schedule_seen(&self.names)).await?;
                     seen_at = Some(Instant::now());
