@@ -49,7 +49,8 @@ language sql immutable parallel safe as $$
     select distinct f.found #>> '{}' as secret
     from unnest(paths) as p (path)
     cross join lateral (
-      select ('$' || string_agg('.' || to_json(n.name)::text, '' order by n.place) || '.**')::jsonpath as route
+      -- Each name is looked for in lists of lists as well; a value that is no list counts as a list of itself.
+      select ('$' || string_agg('.' || to_json(n.name)::text || '[*][*][*][*]', '' order by n.place) || '.**')::jsonpath as route
       from unnest(string_to_array(p.path, '.')) with ordinality as n (name, place)) r
     cross join lateral jsonb_path_query(payload, r.route) as f (found)
     where (jsonb_typeof(f.found) = 'string' and length(f.found #>> '{}') >= 4)
@@ -65,6 +66,8 @@ declare
 begin
   foreach secret in array secrets loop
     content := replace(content, secret, jobdeck.redaction_mark());
+    -- As JSON and programs' debug output write it.
+    content := replace(content, substr(to_json(secret)::text, 2, length(to_json(secret)::text) - 2), jobdeck.redaction_mark());
   end loop;
   return content;
 end
@@ -79,7 +82,7 @@ begin
     when 'number' then case when value #>> '{}' = any (secrets) then to_jsonb(jobdeck.redaction_mark()) else value end
     when 'array' then (select coalesce(jsonb_agg(jobdeck.without_secrets(item.value, secrets) order by item.place), '[]')
       from jsonb_array_elements(value) with ordinality as item (value, place))
-    when 'object' then (select coalesce(jsonb_object_agg(field.key, jobdeck.without_secrets(field.value, secrets)), '{}')
+    when 'object' then (select coalesce(jsonb_object_agg(jobdeck.without_secrets(field.key, secrets), jobdeck.without_secrets(field.value, secrets)), '{}')
       from jsonb_each(value) as field (key, value))
     else value end;
 end

@@ -169,31 +169,33 @@ mod browser {
         let listener = window_event_listener(ev::visibilitychange, move |_| visible.set(is_visible()));
         on_cleanup(move || listener.remove());
 
-        Effect::new(move |before: Option<()>| {
+        // Outside the effect, whose cleanups run whenever it runs again.
+        if let Ok(watchdog) = set_interval_with_handle(move || watch(live, visible, record), LOOK_EVERY) {
+            on_cleanup(move || watchdog.clear());
+        }
+
+        // Its value: whether the page listens.
+        Effect::new(move |before: Option<bool>| {
             if before.is_none() {
                 live.is_paused.set(was_paused());
                 visible.set(is_visible());
-                record.heard.set_value(js_sys::Date::now());
-                if let Ok(watchdog) = set_interval_with_handle(move || watch(live, visible, record), LOOK_EVERY) {
-                    Owner::on_cleanup(move || watchdog.clear());
-                }
             }
             live.round.track();
             stream.set_value(None);
             live.is_open.set(false);
             if live.is_paused.get() || !visible.get() {
                 live.silent_since.set(None);
-                return;
+                return false;
             }
-            // Silence counts while the page listens.
-            if before.is_some() && live.silent_since.get_untracked().is_none() {
+            // Silence counts while the page listens, through however many tries.
+            if before != Some(true) {
                 record.heard.set_value(js_sys::Date::now());
             }
-            live.is_signed_out.set(false);
             let painter = Rc::clone(&painter);
             stream.set_value(open(&address, live, record, stream, move |update| {
                 painter.add(update, live, on_update);
             }));
+            true
         });
     }
 
@@ -223,6 +225,7 @@ mod browser {
         let source = EventSource::new(address).ok()?;
         let on_open = Closure::<dyn Fn()>::new(move || {
             live.is_open.try_set(true);
+            live.is_signed_out.try_set(false);
             record.refusals.try_set_value(0);
             record.hears(live);
         });
@@ -265,9 +268,14 @@ mod browser {
 
     /// Finds out whether the sign-in has ended, which an `EventSource` does not tell, and else tries again after a while.
     fn after_refusal(address: String, live: Live, record: Record) {
+        // What comes after a newer try does not concern it.
+        let round = live.round.try_get_untracked();
+        let is_latest = move || round.is_some() && live.round.try_get_untracked() == round;
         spawn_local(async move {
             if status(&address).await == Some(401) {
-                live.is_signed_out.try_set(true);
+                if is_latest() {
+                    live.is_signed_out.try_set(true);
+                }
                 return;
             }
             let refusals = record.refusals.try_get_value().unwrap_or_default();
@@ -276,7 +284,9 @@ mod browser {
             let wait = wait * (0.75 + js_sys::Math::random() / 2.0);
             set_timeout(
                 move || {
-                    live.round.try_update(|round| *round += 1);
+                    if is_latest() {
+                        live.round.try_update(|round| *round += 1);
+                    }
                 },
                 Duration::from_millis(wait as u64),
             );

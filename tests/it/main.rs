@@ -24,6 +24,7 @@ mod migrations;
 mod model;
 mod panics;
 mod pure;
+mod redaction;
 mod retention;
 mod roles;
 mod rules;

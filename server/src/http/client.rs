@@ -49,7 +49,8 @@ pub(super) async fn identify(State(clients): State<Clients>, mut request: Reques
     let peer = peer.ip().to_canonical();
     let client = address(peer, request.headers(), &clients.config.trusted_proxies);
     request.extensions_mut().insert(Client(client));
-    if client == peer {
+    // A listed proxy has any number of connections, so each of its requests takes a place, also one whose client it does not name.
+    if client == peer && !clients.config.trusted_proxies.contains(peer) {
         return next.run(request).await;
     }
     let Some(place) = clients.places.take(client) else {

@@ -24,6 +24,8 @@ const MAX_IDS: usize = 200;
 /// How often a stream makes sure that its user is still signed in, and says with an event `beat` that it is alive. Comments that
 /// keep the connection open are not shown to scripts. The page's watchdog waits for two and a half of them.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
+/// How long that may take, since updates wait for it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How long a browser waits before it connects again.
 const RETRY: Duration = Duration::from_secs(2);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -88,12 +90,15 @@ pub(super) async fn stream(
                     Piece::Counts(counts) => {
                         Told::Update(LiveUpdate { counts: Some(counts.into()), ..LiveUpdate::default() })
                     }
-                    Piece::Check => match store.sign_in_find(&digest, auth::IDLE, false).await {
-                        Ok(Some(_)) => Told::Beat,
-                        Ok(None) => Told::SignedOut,
-                        // A database that does not answer has not signed anyone out, but nothing is heard through it either.
-                        Err(_) => Told::Nothing,
-                    },
+                    Piece::Check => {
+                        let found = tokio::time::timeout(ANSWER_WITHIN, store.sign_in_find(&digest, auth::IDLE, false));
+                        match found.await {
+                            Ok(Ok(Some(user))) if Role::from(user.role).allows(Permission::ViewJobs) => Told::Beat,
+                            Ok(Ok(_)) => Told::SignedOut,
+                            // A database that does not answer has not signed anyone out, but nothing is heard through it either.
+                            Ok(Err(_)) | Err(_) => Told::Nothing,
+                        }
+                    }
                 }
             }
         })
