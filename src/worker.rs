@@ -549,7 +549,7 @@ async fn claim_into(
     let limit = slots.len() as i64;
     let claims = connection
         .run(shared.own.pool(), lease, async |connection| {
-            Store::job_claim_on(connection, &lane.queue, &lane.types, limit, lease, &shared.name, stalls).await
+            Store::job_claim_stalled(connection, &lane.queue, &lane.types, limit, lease, &shared.name, stalls).await
         })
         .await?;
     let deadline = sent + lease.mul_f64(0.8);

@@ -83,11 +83,11 @@ mod tests {
     #[test]
     fn fallback_is_the_same_for_every_build_and_a_database_found_under_the_old_name_stays() {
         let base = std::env::temp_dir().join(format!("jobdeck-fallback-{}", std::process::id()));
-        let wanted = Path::new("/root/product/data/postgres");
+        let wanted = Path::new("/home/ana/product/data/postgres");
         let named = fallback(&base, wanted);
-        // printf %s /root/product/data/postgres | sha256sum
-        assert_eq!(named, base.join("34f0e053b63207d5/postgres"));
-        assert_ne!(named, fallback(&base, Path::new("/root/other/data/postgres")));
+        // printf %s /home/ana/product/data/postgres | sha256sum
+        assert_eq!(named, base.join("52ec951d7761cbb5/postgres"));
+        assert_ne!(named, fallback(&base, Path::new("/home/ana/other/data/postgres")));
 
         let mut hasher = DefaultHasher::new();
         wanted.hash(&mut hasher);

@@ -134,27 +134,14 @@ impl Store {
         lease: Duration,
         worker: &str,
     ) -> Result<Vec<Claim>, StoreError> {
-        self.job_claim_stalled(queue, types, limit, lease, worker, Stalls::None).await
+        Self::job_claim_stalled(&self.pool, queue, types, limit, lease, worker, Stalls::None).await
     }
 
-    /// As [`Store::job_claim_batch`], for jobs that stalled as `stalls` says.
+    /// As [`Store::job_claim_batch`], for jobs that stalled as `stalls` says and on any executor.
     ///
     /// # Errors
     /// As [`Store::job_claim_batch`].
-    pub async fn job_claim_stalled(
-        &self,
-        queue: &str,
-        types: &[String],
-        limit: i64,
-        lease: Duration,
-        worker: &str,
-        stalls: Stalls,
-    ) -> Result<Vec<Claim>, StoreError> {
-        Self::job_claim_on(&self.pool, queue, types, limit, lease, worker, stalls).await
-    }
-
-    /// As [`Store::job_claim_stalled`], on a connection of the caller's.
-    pub(crate) async fn job_claim_on<'e>(
+    pub async fn job_claim_stalled<'e>(
         executor: impl PgExecutor<'e>,
         queue: &str,
         types: &[String],

@@ -5,7 +5,9 @@ mod group;
 use std::time::Duration;
 
 use serde_json::Value;
-use sqlx::PgExecutor;
+use sqlx::postgres::PgArguments;
+use sqlx::query::QueryAs;
+use sqlx::{PgExecutor, Postgres};
 
 use group::{Entered, Landed};
 
@@ -14,6 +16,22 @@ pub(super) use group::EnqueueGroup;
 use super::{Store, StoreError};
 use crate::idempotency::{limit_key_of_payload, payload_digest};
 use crate::{IdempotencyKey, JobId, JobType, Policy};
+
+/// What becomes of a key that is there. Waits for a rival transaction and answers with the row that won; counts the duplicate there.
+/// A key that has run out changes hands, unless its job has not ended. The same stands in `jobdeck.enqueue_jobs` for callers of SQL.
+macro_rules! or_duplicate {
+    () => {
+        "
+           on conflict (type, key) do update
+             set (job_id, payload_digest, created_at, duplicates, last_duplicate_at, expires_at) = (
+               select case when f.free then excluded.job_id else k.job_id end,
+                 case when f.free then excluded.payload_digest else k.payload_digest end,
+                 case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
+                 case when f.free then null else now() end, case when f.free then null else k.expires_at end
+               from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
+           returning k.key, k.job_id, k.payload_digest"
+    };
+}
 
 /// What an enqueuer may set beside the payload. The rest is the type's policy.
 #[derive(Clone, Debug, Default)]
@@ -174,6 +192,25 @@ struct Row {
     tags: Vec<String>,
 }
 
+impl Row {
+    /// As $1 to $12.
+    fn bind_to<O>(self, statement: QueryAs<'_, Postgres, O, PgArguments>) -> QueryAs<'_, Postgres, O, PgArguments> {
+        statement
+            .bind(self.job_type)
+            .bind(self.queue)
+            .bind(self.payload)
+            .bind(self.preview)
+            .bind(self.priority)
+            .bind(self.max_attempts)
+            .bind(self.max_stalled)
+            .bind(self.delay_us)
+            .bind(self.created_by)
+            .bind(self.owner)
+            .bind(self.limit_key)
+            .bind(self.tags)
+    }
+}
+
 /// What a job is idempotent by.
 struct Key {
     text: String,
@@ -181,69 +218,50 @@ struct Key {
     digest: Vec<u8>,
 }
 
-/// A row to be, with its key when it has one.
-fn row_of<T: JobType>(job: &T, options: EnqueueOptions) -> Result<(Box<Row>, Option<Key>), StoreError> {
-    let Shared { policy, options } = Shared::of::<T>(options)?;
-    let Prepared { payload, preview, key, digest, limit_key } = prepare(job, &policy)?;
-    let row = Box::new(Row {
-        job_type: T::TYPE,
-        queue: policy.queue,
-        payload,
-        preview,
-        priority: options.priority.unwrap_or(policy.priority),
-        max_attempts: policy.max_attempts,
-        max_stalled: policy.max_stalled,
-        delay_us: super::claims::micros(options.delay),
-        created_by: options.created_by,
-        owner: options.owner,
-        limit_key: options.limit_key.or(limit_key),
-        tags: options.tags,
-    });
-    Ok((row, key.map(|text| Key { text, digest })))
+impl Shared {
+    /// A row to be, with its key when it has one.
+    fn row<T: JobType>(&self, job: &T) -> Result<(Box<Row>, Option<Key>), StoreError> {
+        let Self { policy, options } = self;
+        let Prepared { payload, preview, key, digest, limit_key } = prepare(job, policy)?;
+        let row = Box::new(Row {
+            job_type: T::TYPE,
+            queue: policy.queue.clone(),
+            payload,
+            preview,
+            priority: options.priority.unwrap_or(policy.priority),
+            max_attempts: policy.max_attempts,
+            max_stalled: policy.max_stalled,
+            delay_us: super::claims::micros(options.delay),
+            created_by: options.created_by.clone(),
+            owner: options.owner.clone(),
+            limit_key: options.limit_key.clone().or(limit_key),
+            tags: options.tags.clone(),
+        });
+        Ok((row, key.map(|text| Key { text, digest })))
+    }
 }
 
 /// Inserts one row without a key.
 async fn insert_row<'e>(executor: impl PgExecutor<'e>, row: Box<Row>) -> Result<JobId, sqlx::Error> {
-    let (id, _): (JobId, Option<bool>) = sqlx::query_as(
+    let statement = sqlx::query_as(
         "insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts,
            max_stalled, run_after, created_by, owner, limit_key, tags)
          values ($1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12)
          returning id, case when $8 < 2000000 then jobdeck.wake($2) end is null",
-    )
-    .bind(row.job_type)
-    .bind(row.queue)
-    .bind(row.payload)
-    .bind(row.preview)
-    .bind(row.priority)
-    .bind(row.max_attempts)
-    .bind(row.max_stalled)
-    .bind(row.delay_us)
-    .bind(row.created_by)
-    .bind(row.owner)
-    .bind(row.limit_key)
-    .bind(row.tags)
-    .fetch_one(executor)
-    .await?;
+    );
+    let (id, _): (JobId, Option<bool>) = row.bind_to(statement).fetch_one(executor).await?;
     Ok(id)
 }
 
 /// Inserts one row unless another job holds its key.
 async fn insert_keyed<'e>(executor: impl PgExecutor<'e>, row: Box<Row>, key: Key) -> Result<Enqueued, StoreError> {
-    let (id, is_new, payload_differs, _): (JobId, bool, bool, Option<bool>) = sqlx::query_as(
+    let statement = sqlx::query_as(concat!(
         "with candidate as materialized (select jobdeck.uuid_v7() as id),
          holder as (
            insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
-           select $1, $13, id, $14 from candidate
-           -- Waits for a rival transaction and returns the row that won; counts the duplicate there. A key that has run
-           -- out changes hands, unless its job has not ended.
-           on conflict (type, key) do update
-             set (job_id, payload_digest, created_at, duplicates, last_duplicate_at, expires_at) = (
-               select case when f.free then excluded.job_id else k.job_id end,
-                 case when f.free then excluded.payload_digest else k.payload_digest end,
-                 case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
-                 case when f.free then null else now() end, case when f.free then null else k.expires_at end
-               from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
-           returning k.job_id, k.payload_digest),
+           select $1, $13, id, $14 from candidate",
+        or_duplicate!(),
+        "),
          created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
              run_after, created_by, owner, limit_key, tags, idempotency_key, payload_digest)
@@ -253,23 +271,9 @@ async fn insert_keyed<'e>(executor: impl PgExecutor<'e>, row: Box<Row>, key: Key
          select h.job_id, exists (select 1 from created), h.payload_digest <> $14,
            (select case when $8 < 2000000 then jobdeck.wake($2) end is null from created)
          from holder h",
-    )
-    .bind(row.job_type)
-    .bind(row.queue)
-    .bind(row.payload)
-    .bind(row.preview)
-    .bind(row.priority)
-    .bind(row.max_attempts)
-    .bind(row.max_stalled)
-    .bind(row.delay_us)
-    .bind(row.created_by)
-    .bind(row.owner)
-    .bind(row.limit_key)
-    .bind(row.tags)
-    .bind(key.text)
-    .bind(key.digest)
-    .fetch_one(executor)
-    .await?;
+    ));
+    let (id, is_new, payload_differs, _): (JobId, bool, bool, Option<bool>) =
+        row.bind_to(statement).bind(key.text).bind(key.digest).fetch_one(executor).await?;
     Ok(Enqueued { id, is_new, payload_differs })
 }
 
@@ -280,43 +284,111 @@ fn array_text(texts: &[String]) -> String {
     format!("{{{}}}", quoted.join(","))
 }
 
-/// Inserts rows without keys in one statement; answers their ids in the same order.
-async fn insert_rows<'e>(executor: impl PgExecutor<'e>, rows: &[Box<Row>]) -> Result<Vec<JobId>, sqlx::Error> {
+/// The rows of $1 to $12 with their places and new ids; further columns follow.
+macro_rules! input_rows {
+    ($arrays:literal, $columns:literal) => {
+        concat!(
+            "with input as materialized (
+           select i.*, jobdeck.uuid_v7() as id
+           from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::integer[], $7::integer[],
+             $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[]",
+            $arrays,
+            ") with ordinality as i (type, queue, payload, preview, priority, max_attempts, max_stalled, delay_us,
+               created_by, owner, limit_key, tags",
+            $columns,
+            ", place))"
+        )
+    };
+}
+
+/// One column of the answer: the hints for the rows that were created and are due soon.
+macro_rules! hints {
+    ($created:literal) => {
+        concat!(
+            "case when i.place = 1 then (
+           select count(jobdeck.wake(due.queue)) from (
+             select distinct queue from input where delay_us < 2000000 and ",
+            $created,
+            ") due) end"
+        )
+    };
+}
+
+fn bind_rows<'q, O>(
+    statement: QueryAs<'q, Postgres, O, PgArguments>,
+    rows: &'q [Box<Row>],
+) -> QueryAs<'q, Postgres, O, PgArguments> {
     fn column<'r, V>(rows: &'r [Box<Row>], value: impl Fn(&'r Row) -> V) -> Vec<V> {
         rows.iter().map(|row| value(row)).collect()
     }
-    let ids: Vec<(JobId, Option<i64>)> = sqlx::query_as(
-        "with input as materialized (
-           select i.*, jobdeck.uuid_v7() as id
-           from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::integer[], $7::integer[],
-             $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[])
-             with ordinality as i (type, queue, payload, preview, priority, max_attempts, max_stalled, delay_us,
-               created_by, owner, limit_key, tags, place)),
-         created as (
+    statement
+        .bind(column(rows, |row| row.job_type))
+        .bind(column(rows, |row| row.queue.as_str()))
+        .bind(column(rows, |row| row.payload.as_str()))
+        .bind(column(rows, |row| row.preview.as_str()))
+        .bind(column(rows, |row| row.priority))
+        .bind(column(rows, |row| row.max_attempts))
+        .bind(column(rows, |row| row.max_stalled))
+        .bind(column(rows, |row| row.delay_us))
+        .bind(column(rows, |row| row.created_by.as_deref()))
+        .bind(column(rows, |row| row.owner.as_deref()))
+        .bind(column(rows, |row| row.limit_key.as_deref()))
+        .bind(column(rows, |row| array_text(&row.tags)))
+}
+
+/// Inserts rows without keys in one statement; answers their ids in the same order.
+async fn insert_rows<'e>(executor: impl PgExecutor<'e>, rows: &[Box<Row>]) -> Result<Vec<JobId>, sqlx::Error> {
+    let statement = sqlx::query_as(concat!(
+        input_rows!("", ""),
+        ", created as (
            insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
              run_after, created_by, owner, limit_key, tags)
            select i.id, i.type, i.queue, i.payload::jsonb, i.preview, i.priority, i.max_attempts, i.max_stalled,
              now() + i.delay_us * interval '1 microsecond', i.created_by, i.owner, i.limit_key, i.tags::text[]
            from input i)
-         select i.id, case when i.place = 1 then (
-           select count(jobdeck.wake(due.queue)) from (select distinct queue from input where delay_us < 2000000) due) end
-         from input i order by i.place",
-    )
-    .bind(column(rows, |row| row.job_type))
-    .bind(column(rows, |row| row.queue.as_str()))
-    .bind(column(rows, |row| row.payload.as_str()))
-    .bind(column(rows, |row| row.preview.as_str()))
-    .bind(column(rows, |row| row.priority))
-    .bind(column(rows, |row| row.max_attempts))
-    .bind(column(rows, |row| row.max_stalled))
-    .bind(column(rows, |row| row.delay_us))
-    .bind(column(rows, |row| row.created_by.as_deref()))
-    .bind(column(rows, |row| row.owner.as_deref()))
-    .bind(column(rows, |row| row.limit_key.as_deref()))
-    .bind(column(rows, |row| array_text(&row.tags)))
-    .fetch_all(executor)
-    .await?;
+         select i.id, ",
+        hints!("true"),
+        " from input i order by i.place",
+    ));
+    let ids: Vec<(JobId, Option<i64>)> = bind_rows(statement, rows).fetch_all(executor).await?;
     Ok(ids.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Inserts rows of one type, some of them with keys, in one statement; answers in the same order.
+async fn insert_rows_keyed<'e>(
+    executor: impl PgExecutor<'e>,
+    rows: &[Box<Row>],
+    keys: &[Option<Key>],
+) -> Result<Vec<Enqueued>, sqlx::Error> {
+    let statement = sqlx::query_as(concat!(
+        input_rows!(", $13::text[], $14::bytea[]", ", key, digest"),
+        ", holder as (
+           insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
+           -- In one order, so that calls with overlapping keys wait for each other without a deadlock.
+           select distinct on (i.key) i.type, i.key, i.id, i.digest from input i where i.key is not null
+           order by i.key, i.place",
+        or_duplicate!(),
+        "),
+         created as (
+           insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
+             run_after, created_by, owner, limit_key, tags, idempotency_key, payload_digest)
+           select i.id, i.type, i.queue, i.payload::jsonb, i.preview, i.priority, i.max_attempts, i.max_stalled,
+             now() + i.delay_us * interval '1 microsecond', i.created_by, i.owner, i.limit_key, i.tags::text[], i.key, i.digest
+           from input i where i.key is null or i.id in (select h.job_id from holder h)
+           returning 1)
+         select coalesce(h.job_id, i.id), h.job_id is null or h.job_id = i.id, coalesce(h.payload_digest <> i.digest, false), ",
+        hints!("exists (select 1 from created)"),
+        " from input i left join holder h on h.key = i.key
+         order by i.place",
+    ));
+    let answers: Vec<(JobId, bool, bool, Option<i64>)> = bind_rows(statement, rows)
+        // Planned for as many rows as there are, not for the few that a general plan supposes.
+        .persistent(false)
+        .bind(keys.iter().map(|key| key.as_ref().map(|key| key.text.as_str())).collect::<Vec<_>>())
+        .bind(keys.iter().map(|key| key.as_ref().map(|key| key.digest.as_slice())).collect::<Vec<_>>())
+        .fetch_all(executor)
+        .await?;
+    Ok(answers.into_iter().map(|(id, is_new, payload_differs, _)| Enqueued { id, is_new, payload_differs }).collect())
 }
 
 impl Enqueued {
@@ -336,7 +408,7 @@ impl Store {
     /// If the payload cannot be stored ([`StoreError::InvalidValue`], [`StoreError::PayloadTooLarge`]) or the database
     /// refuses; nothing is written then.
     pub async fn enqueue<T: JobType>(&self, job: &T, options: EnqueueOptions) -> Result<Enqueued, StoreError> {
-        let row = match row_of(job, options)? {
+        let row = match Shared::of::<T>(options)?.row(job)? {
             (row, None) => row,
             (row, Some(key)) => return insert_keyed(&self.pool, row, key).await,
         };
@@ -369,7 +441,7 @@ impl Store {
         job: &T,
         options: EnqueueOptions,
     ) -> Result<Enqueued, StoreError> {
-        match row_of(job, options)? {
+        match Shared::of::<T>(options)?.row(job)? {
             (row, None) => Ok(Enqueued::new_job(insert_row(executor, row).await?)),
             (row, Some(key)) => insert_keyed(executor, row, key).await,
         }
@@ -401,85 +473,28 @@ impl Store {
         jobs: &[T],
         options: EnqueueOptions,
     ) -> Result<Vec<Enqueued>, StoreError> {
-        let Shared { policy, options } = Shared::of::<T>(options)?;
+        let shared = Shared::of::<T>(options)?;
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let (mut payloads, mut previews) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
-        let (mut keys, mut digests) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
-        let mut limit_keys = Vec::with_capacity(jobs.len());
+        // Jobs of one call become due a microsecond apart, in their order: those due at once up to now, others from then on.
+        let first = if shared.options.delay.is_zero() { 1 - jobs.len() as i64 } else { 1 };
+        let (mut rows, mut keys) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
         for (index, job) in jobs.iter().enumerate() {
-            let prepared = prepare(job, &policy).map_err(|error| match error {
+            let (mut row, key) = shared.row(job).map_err(|error| match error {
                 StoreError::InvalidValue { path, problem } => {
                     StoreError::InvalidValue { path: format!("jobs[{index}].{path}"), problem }
                 }
                 error => error,
             })?;
-            payloads.push(prepared.payload);
-            previews.push(prepared.preview);
-            keys.push(prepared.key);
-            digests.push(prepared.digest);
-            limit_keys.push(options.limit_key.clone().or(prepared.limit_key));
+            row.delay_us += first + index as i64;
+            rows.push(row);
+            keys.push(key);
         }
-        let keyed = keys.iter().any(Option::is_some);
-        const PLAIN: &str = "with input as materialized (
-           select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[], $9::text[]) with ordinality
-             as i (payload, preview, limit_key, place)
-           where $11::text[] is not null and $12::bytea[] is not null),
-         created as (
-           insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled, run_after,
-             created_by, owner, limit_key, tags)
-           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + ($6 + i.place + $15) * interval '1 microsecond', $7, $8,
-             i.limit_key, $10
-           from input i returning 1)
-         select i.id, true, false,
-           i.place = 1 and (select case when $6 < 2000000 then jobdeck.wake($2) end is null from created limit 1)
-         from input i order by i.place";
-        const KEYED: &str = "with input as materialized (
-           select i.*, jobdeck.uuid_v7() as id from unnest($13::text[], $14::text[], $9::text[], $11::text[], $12::bytea[])
-             with ordinality as i (payload, preview, limit_key, key, digest, place)),
-         holder as (
-           insert into jobdeck.idempotency_keys as k (type, key, job_id, payload_digest)
-           select distinct on (i.key) $1, i.key, i.id, i.digest from input i where i.key is not null
-           order by i.key, i.place
-           on conflict (type, key) do update
-             set (job_id, payload_digest, created_at, duplicates, last_duplicate_at, expires_at) = (
-               select case when f.free then excluded.job_id else k.job_id end,
-                 case when f.free then excluded.payload_digest else k.payload_digest end,
-                 case when f.free then now() else k.created_at end, case when f.free then 0 else k.duplicates + 1 end,
-                 case when f.free then null else now() end, case when f.free then null else k.expires_at end
-               from (select jobdeck.key_is_free(k.expires_at, k.job_id) as free) f)
-           returning k.key, k.job_id, k.payload_digest),
-         created as (
-           insert into jobdeck.jobs (id, type, queue, payload, payload_preview, priority, max_attempts, max_stalled,
-             run_after, created_by, owner, limit_key, tags, idempotency_key, payload_digest)
-           select i.id, $1, $2, i.payload::jsonb, i.preview, $3, $4, $5, now() + ($6 + i.place + $15) * interval '1 microsecond', $7, $8,
-             i.limit_key, $10, i.key, case when i.key is not null then i.digest end
-           from input i where i.key is null or i.id in (select h.job_id from holder h)
-           returning 1)
-         select coalesce(h.job_id, i.id), h.job_id is null or h.job_id = i.id, coalesce(h.payload_digest <> i.digest, false),
-           i.place = 1 and (select case when $6 < 2000000 then jobdeck.wake($2) end is null from created limit 1)
-         from input i left join holder h on h.key = i.key
-         order by i.place";
-        // Not prepared: planned for as many rows as there are, not for the few that a general plan supposes.
-        let statement = sqlx::query_as(if keyed { KEYED } else { PLAIN })
-            .persistent(false)
-            .bind(T::TYPE)
-            .bind(&policy.queue)
-            .bind(options.priority.unwrap_or(policy.priority))
-            .bind(policy.max_attempts)
-            .bind(policy.max_stalled)
-            .bind(super::claims::micros(options.delay))
-            .bind(options.created_by)
-            .bind(options.owner)
-            .bind(limit_keys)
-            .bind(options.tags);
-        // Numbered in this order; a call without keys leaves these two out of its statement, but not out of its numbers.
-        // Jobs of one call become due a microsecond apart, in their order: those due at once up to now, others from then on.
-        let shift = if options.delay.is_zero() { -(jobs.len() as i64) } else { 0 };
-        let statement = statement.bind(keys).bind(digests).bind(payloads).bind(previews).bind(shift);
-        let rows: Vec<(JobId, bool, bool, Option<bool>)> = statement.fetch_all(executor).await?;
-        Ok(rows.into_iter().map(|(id, is_new, payload_differs, _)| Enqueued { id, is_new, payload_differs }).collect())
+        if keys.iter().any(Option::is_some) {
+            return Ok(insert_rows_keyed(executor, &rows, &keys).await?);
+        }
+        Ok(insert_rows(executor, &rows).await?.into_iter().map(Enqueued::new_job).collect())
     }
 }
 

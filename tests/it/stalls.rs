@@ -10,7 +10,8 @@ use crate::support::{Brittle, Db, Note};
 
 async fn claim(db: &Db, stalls: Stalls) -> Vec<jobdeck::JobId> {
     let types = [Note::TYPE, Brittle::TYPE].map(str::to_owned);
-    let claims = db.store.job_claim_stalled("default", &types, 10, Duration::from_secs(15), "A", stalls).await;
+    let claims =
+        Store::job_claim_stalled(db.store.pool(), "default", &types, 10, Duration::from_secs(15), "A", stalls).await;
     claims.expect("claimed").iter().map(|claim| claim.job_id).collect()
 }
 

@@ -63,7 +63,8 @@ impl Db {
         let types = [Note::TYPE, Keyed::TYPE, Brittle::TYPE].map(str::to_owned);
         let lease = Duration::from_secs(15);
         for stalls in [Stalls::None, Stalls::Once, Stalls::Often] {
-            let claimed = self.store.job_claim_stalled("default", &types, limit, lease, worker, stalls).await;
+            let claimed =
+                Store::job_claim_stalled(self.store.pool(), "default", &types, limit, lease, worker, stalls).await;
             let claimed = claimed.expect("claimed");
             if !claimed.is_empty() {
                 return claimed;

@@ -29,7 +29,9 @@ async fn enqueue(deck: &Deck, job_type: &str, payload: &str) -> JobId {
 async fn run(deck: &Deck, job_type: &str, end: Result<Value, JobError>) {
     let types = [job_type.to_owned()];
     let lease = Duration::from_secs(15);
-    let claims = deck.store.job_claim_stalled("default", &types, 1, lease, "w", Stalls::None).await.expect("claimed");
+    let claims = Store::job_claim_stalled(deck.store.pool(), "default", &types, 1, lease, "w", Stalls::None)
+        .await
+        .expect("claimed");
     let lease = claims[0].lease();
     match end {
         Ok(result) => deck.store.job_complete(deck.store.pool(), lease, &result, None).await.map(drop),

@@ -70,7 +70,8 @@ impl<'a> System<'a> {
                 };
                 let (limit, worker) = (i64::from(at_most), format!("worker-{worker}"));
                 let lease = Duration::from_secs(900);
-                let claims = store.job_claim_stalled("default", &types, limit, lease, &worker, stalls).await;
+                let claims =
+                    Store::job_claim_stalled(store.pool(), "default", &types, limit, lease, &worker, stalls).await;
                 let claims = claims.expect("claimed");
                 self.executions.extend(claims.iter().map(|claim| claim.lease()));
                 Answer::Claimed(claims.iter().map(|claim| (self.place(claim.job_id), claim.token)).collect())
