@@ -226,7 +226,8 @@ impl Drop for CountsGuard {
         let mut counts = lock(&self.shared.counts);
         if let Some(entry) = counts.get_mut(&self.key) {
             entry.watchers -= 1;
-            if entry.watchers == 0 {
+            // Whoever comes back meanwhile shares the count that is under way.
+            if entry.watchers == 0 && !entry.is_being_read {
                 counts.remove(&self.key);
             }
         }
@@ -337,17 +338,26 @@ fn due_counts(shared: &Shared) -> Vec<CountsKey> {
 async fn read_counts(store: &Store, shared: &Shared, key: CountsKey) -> Result<(), StoreError> {
     let filter = JobFilter { job_type: key.0.clone(), text: key.1.clone(), ..JobFilter::default() };
     let begun = Instant::now();
-    let read = store.job_counts(&filter).await;
+    let is_watched = || lock(&shared.counts).get(&key).is_some_and(|entry| entry.watchers > 0);
+    let read = store.job_counts_if(&filter, is_watched).await;
     let mut counts = lock(&shared.counts);
-    // The last viewer may have left meanwhile.
     let Some(entry) = counts.get_mut(&key) else { return Ok(()) };
     entry.is_being_read = false;
+    if entry.watchers == 0 {
+        counts.remove(&key);
+        return read.map(|_| ());
+    }
     // Counting takes at most a tenth of the time, however large the table.
     entry.due = Instant::now() + (begun.elapsed() * 9).max(TICK);
     match read {
+        Ok(None) => {
+            // Someone came in between.
+            entry.due = begun;
+            Ok(())
+        }
         Ok(value) => {
-            if entry.value != Some(value) {
-                entry.value = Some(value);
+            if entry.value != value {
+                entry.value = value;
                 shared.counts_changed.send_modify(|n| *n += 1);
             }
             Ok(())

@@ -27,7 +27,7 @@ macro_rules! summary_columns {
          left(split_part(coalesce(
            (select jobdeck.without_secrets(j.last_error, jobdeck.secrets_of(j.payload, t.redact))",
             redacting_type!(),
-            "), j.last_error), E'\\n', 1), 200) as error,
+            " and j.last_error is not null), j.last_error), E'\\n', 1), 200) as error,
          j.error_class::text as error_class, j.error_code, j.cancel_requested_at,
          coalesce((select jobdeck.payload_preview(jobdeck.redacted(j.payload, t.redact))",
             redacting_type!(),
@@ -275,14 +275,14 @@ impl Store {
         Ok(text.flatten())
     }
 
-    /// Where a job stands, with the named fields of its payload's first level. Without names the payload is not opened, however
-    /// large it is: it never changes, so who looks again need not ask for them again.
+    /// Where a job stands, with the named fields of its payload's first level, hidden values replaced. Without names the payload
+    /// is not opened, however large it is: it never changes, so who looks again need not ask for them again.
     ///
     /// # Errors
     /// If the database does.
     pub async fn job_glance(&self, id: JobId, fields: &[&str]) -> Result<Option<JobGlance>, StoreError> {
         macro_rules! glance {
-            ($fields:literal) => {
+            ($fields:expr) => {
                 concat!(
                     "select j.id, j.status::text as status, j.version, j.attempts, j.max_attempts, j.starts, j.run_after,
                        j.started_at, j.finished_at, j.created_at, j.stage, j.progress, j.stages_at,
@@ -299,9 +299,12 @@ impl Store {
         }
         const PLAIN: &str = glance!("'{}'::jsonb");
         // Unpacks the payload once, however many fields there are.
-        const WITH_FIELDS: &str = glance!(
-            "(select coalesce(jsonb_object_agg(e.key, e.value), '{}') from jsonb_each(j.payload) e where e.key = any ($2))"
-        );
+        const WITH_FIELDS: &str = glance!(concat!(
+            "(select coalesce(jsonb_object_agg(e.key, e.value), '{}') from jsonb_each(
+               coalesce((select jobdeck.redacted(j.payload, t.redact)",
+            redacting_type!(),
+            "), j.payload)) e where e.key = any ($2))"
+        ));
         let statement = sqlx::query_as(if fields.is_empty() { PLAIN } else { WITH_FIELDS }).bind(id);
         let statement = if fields.is_empty() { statement } else { statement.bind(fields) };
         Ok(statement.fetch_optional(&self.pool).await?)
@@ -447,6 +450,19 @@ impl Store {
     pub async fn job_counts(&self, filter: &JobFilter) -> Result<StateCounts, StoreError> {
         let _turn = self.count_turn(filter).await;
         self.count(filter).await
+    }
+
+    /// As [`Store::job_counts`], but `None` if nobody wants the numbers any more when their turn has come.
+    ///
+    /// # Errors
+    /// If the database does.
+    pub async fn job_counts_if(
+        &self,
+        filter: &JobFilter,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Option<StateCounts>, StoreError> {
+        let _turn = self.count_turn(filter).await;
+        if is_wanted() { self.count(filter).await.map(Some) } else { Ok(None) }
     }
 
     /// As [`Store::job_counts`], but `None` if it takes longer than `patience`, or longer than a search may.

@@ -111,8 +111,12 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
     let rows = Rows::new(&view.rows);
     let ids: Vec<JobId> = view.rows.iter().map(|row| row.id).collect();
     let counts = RwSignal::new(view.counts);
-    // What was counted first, with the page or after it.
-    let first_counts = StoredValue::new(view.counts);
+    // What was counted first, with the page or after it, and how many rows had left the list by then.
+    let first_counts = StoredValue::new(view.counts.map(|counts| (counts, 0)));
+    let n_left = {
+        let (ids, query) = (ids.clone(), query.clone());
+        Memo::new(move |_| ids.iter().filter(|id| !rows.matches(**id, &query)).count() as i64)
+    };
     let live = use_live(live_address(&query, &ids), move |update: LiveUpdate| {
         for row in update.rows {
             rows.show(row);
@@ -122,7 +126,7 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
         }
         if let Some(fresh) = update.counts {
             first_counts.update_value(|first| {
-                first.get_or_insert(fresh);
+                first.get_or_insert_with(|| (fresh, n_left.get_untracked()));
             });
             counts.set(Some(fresh));
         }
@@ -130,14 +134,15 @@ fn loaded(locale: Locale, query: JobQuery, view: JobListView) -> AnyView {
 
     // Jobs that came since the page was loaded: the growth of the count, and what left it from this page.
     let n_new = {
-        let (ids, query) = (ids.clone(), query.clone());
+        let query = query.clone();
         move || {
             if !query.is_at_start() {
                 return 0;
             }
-            let n_left = ids.iter().filter(|id| !rows.matches(**id, &query)).count() as i64;
             match (counts.get(), first_counts.get_value()) {
-                (Some(now), Some(first)) => now.of(query.state) - first.of(query.state) + n_left,
+                (Some(now), Some((first, n_left_then))) => {
+                    now.of(query.state) - first.of(query.state) + n_left.get() - n_left_then
+                }
                 _ => 0,
             }
         }

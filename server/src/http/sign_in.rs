@@ -96,7 +96,8 @@ async fn try_sign_in(
     let guess = match state.auth.throttle.begin(&form.email, context.address.as_deref(), Instant::now()) {
         Ok(guess) => guess,
         Err(wait) => {
-            tracing::warn!(address = context.address, "sign-in refused: too many wrong passwords");
+            // The wrong passwords themselves are in the audit; one who only knocks must not fill the log.
+            tracing::debug!(address = context.address, "sign-in refused: too many wrong passwords");
             let seconds = wait.as_secs_f64().ceil().to_string();
             return Ok(back_to_sign_in(&[("error", "wait"), ("wait", &seconds)], next));
         }

@@ -122,9 +122,33 @@ async fn hidden_values_are_in_no_view() {
         assert!(text.contains(MARK), "{text}");
         hides("the live stream", &text);
     }
+    // Whoever waits sees no more.
+    let glance = deck.store.job_glance(failed, &["account", "note", "people"]).await.expect("read").expect("there");
+    let people = json!([{"name": "Bo", "token": MARK}, {"name": "Cy", "token": MARK}]);
+    assert_eq!(glance.fields, json!({"account": MARK, "note": "plainly seen", "people": people}));
     // The handler and programs get what was enqueued.
     let job = deck.store.job_get(failed).await.expect("read").expect("there");
     assert_eq!(job.payload["author"]["email"], EMAIL);
+}
+
+#[tokio::test]
+async fn error_with_too_many_hidden_values_to_look_for_is_hidden_as_a_whole() {
+    let deck = Deck::new().await;
+    let policy = Policy { redact: vec!["tokens".to_owned()], ..Policy::default() };
+    let mut connection = deck.store.pool().acquire().await.expect("a connection");
+    Store::job_type_register(&mut connection, &[("letter".to_owned(), policy)]).await.expect("registered");
+    sqlx::query("insert into jobdeck.queues (name) values ('default')")
+        .execute(&mut *connection)
+        .await
+        .expect("a queue");
+    drop(connection);
+    for (n, shown) in [(1000, format!("no {MARK} here")), (1001, MARK.to_owned())] {
+        let tokens: Vec<String> = (0..n).map(|n| format!("token-{n:04}")).collect();
+        let id = enqueue(&deck, "letter", &json!({"tokens": tokens}).to_string()).await;
+        run(&deck, "letter", Err(JobError::unrecoverable("other", "no token-0007 here"))).await;
+        let job = deck.store.job_summaries(&[id]).await.expect("read").remove(0);
+        assert_eq!(job.error, Some(shown));
+    }
 }
 
 #[tokio::test]
