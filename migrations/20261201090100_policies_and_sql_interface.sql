@@ -516,7 +516,7 @@ begin
       where p.pronamespace = 'jobdeck'::pg_catalog.regnamespace and case role_name
         when 'jobdeck_enqueue' then p.proname in ('enqueue', 'enqueue_many', 'job_status')
         when 'jobdeck_worker' then p.proname not in ('grant_roles', 'ensure_role', 'cancel', 'retry')
-        else p.proname not in ('grant_roles', 'ensure_role', 'claim_jobs') end
+        else p.proname not in ('grant_roles', 'ensure_role', 'claim_jobs', 'claim_jobs_behind') end
     loop
       execute format('grant execute on function %s to %I', item.signature, role_name);
     end loop;

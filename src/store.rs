@@ -29,7 +29,7 @@ use sqlx::{Connection, PgPool};
 pub use admin::{CancelOutcome, RerunOutcome, RetryOutcome};
 pub use audit::{Actor, AuditEntry};
 pub use bulk::{BulkOperation, BulkPreview, BulkStarted, BulkTarget, Refusal};
-pub use claims::{Claim, ExpiredLease, HeldLease, LeaseRef, NextDue, Stalls};
+pub use claims::{Claim, ClaimedUntil, ExpiredLease, HeldLease, LeaseRef, NextDue, Stalls};
 pub use cool_downs::CoolDown;
 pub use counters::{CounterMismatch, JobCounter};
 pub use duties::Duty;

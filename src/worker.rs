@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use tokio::sync::watch;
 
-use crate::store::Stalls;
+use crate::store::{ClaimedUntil, Stalls};
 use crate::{Handler, JobType, Policy, PolicyError, Schedule, ScheduleError, Store, StoreError};
 
 use completer::Completer;
@@ -442,6 +442,9 @@ impl Worker {
     }
 }
 
+/// How long a claim loop goes on behind its last claim before it looks at all that waits.
+const LOOK_AT_ALL_EVERY: Duration = Duration::from_millis(50);
+
 /// How soon after a hint a claim loop looks again. Hints are debounced, so that a job may have come without one of its own.
 const LOOKS_AFTER_HINT: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(25)];
 
@@ -453,6 +456,8 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
     let mut many_wait = false;
     let mut seen_until = None;
     let mut connection = KeptConnection::default();
+    let mut behind: Option<ClaimedUntil> = None;
+    let mut looked_at_all = Instant::now();
     loop {
         let slots = tokio::select! {
             slots = connection.release_unless_soon(lane.take(many_wait)) => slots,
@@ -474,16 +479,27 @@ async fn claim_loop(shared: Arc<Shared>, lanes: Arc<Vec<Lane>>, index: usize, mu
         };
         let limit = slots.len();
         lane.forget_due();
-        let claimed = claim_into(&shared, &lanes, index, slots, Stalls::None, &mut connection).await;
+        behind = behind.filter(|_| looked_at_all.elapsed() < LOOK_AT_ALL_EVERY);
+        let goes_on = behind.is_some();
+        if !goes_on {
+            looked_at_all = Instant::now();
+        }
+        let which = behind.take().map_or(Which::All(Stalls::None), Which::Behind);
+        let claimed = claim_into(&shared, &lanes, index, slots, which, &mut connection).await;
         drop(open);
-        many_wait = matches!(claimed, Ok(n_claimed) if n_claimed == limit);
+        let claimed = claimed.map(|(n_claimed, until)| {
+            behind = until.filter(|_| n_claimed == limit);
+            n_claimed
+        });
+        // What it found behind the last claim says nothing about the rest.
+        many_wait = matches!(claimed, Ok(n_claimed) if n_claimed == limit || goes_on);
         if !many_wait || index >= MAX_KEEPING {
             connection.release();
         }
         let wait = match claimed {
             Ok(n_claimed) => {
                 pause = Duration::from_millis(100);
-                if n_claimed == limit {
+                if n_claimed == limit || goes_on {
                     Duration::ZERO
                 } else {
                     match looks.next() {
@@ -531,7 +547,15 @@ async fn until_next_look(shared: &Shared, lane: &Lane, seen_until: &mut Option<D
     }
 }
 
-/// Claims as many jobs as there are `slots` and starts them. Returns how many.
+/// Which jobs a claim takes.
+enum Which {
+    /// The most urgent of all that wait.
+    All(Stalls),
+    /// The next ones behind an earlier claim.
+    Behind(ClaimedUntil),
+}
+
+/// Claims as many jobs as there are `slots` and starts them. Returns how many, and where more of their kind may wait.
 ///
 /// Not raced against the stop signal: a claim dropped halfway would leave jobs leased to nobody. Only a database that does not
 /// answer is given up; what it may have leased is reaped.
@@ -540,18 +564,27 @@ async fn claim_into(
     lanes: &Arc<Vec<Lane>>,
     index: usize,
     slots: Vec<Slot>,
-    stalls: Stalls,
+    which: Which,
     connection: &mut KeptConnection,
-) -> Result<usize, StoreError> {
+) -> Result<(usize, Option<ClaimedUntil>), StoreError> {
     let lane = &lanes[index];
     let lease = shared.timing.lease;
     let sent = Instant::now();
     let limit = slots.len() as i64;
     let claims = connection
         .run(shared.own.pool(), lease, async |connection| {
-            Store::job_claim_stalled(connection, &lane.queue, &lane.types, limit, lease, &shared.name, stalls).await
+            let worker = &shared.name;
+            match &which {
+                Which::All(stalls) => {
+                    Store::job_claim_stalled(connection, &lane.queue, &lane.types, limit, lease, worker, *stalls).await
+                }
+                Which::Behind(last) => {
+                    Store::job_claim_behind(connection, &lane.queue, last, limit, lease, worker).await
+                }
+            }
         })
         .await?;
+    let until = ClaimedUntil::of(&claims);
     let deadline = sent + lease.mul_f64(0.8);
     let n_claimed = claims.len();
     for (claim, slot) in claims.into_iter().zip(slots) {
@@ -569,5 +602,5 @@ async fn claim_into(
             }
         });
     }
-    Ok(n_claimed)
+    Ok((n_claimed, until))
 }

@@ -191,7 +191,11 @@ fn list_statement(state: Option<JobState>, has_type: bool, order: Order) -> Stri
             text_matches!("$4")
         )
     };
-    let in_state = |state: JobState| scan(&format!("j.status = '{}'", state.as_str()));
+    let in_state = |state: JobState| match state {
+        // As the index of running jobs says it.
+        JobState::Running => scan("j.locked_by is not null"),
+        state => scan(&format!("j.status = '{}'", state.as_str())),
+    };
     let scans = match state {
         None if !has_type => scan("true"),
         None => JobState::ALL.map(in_state).join(" union all "),

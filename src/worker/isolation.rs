@@ -124,8 +124,9 @@ async fn claim(
         if slots.is_empty() {
             continue;
         }
-        match super::claim_into(shared, lanes, index, slots, stalls, &mut KeptConnection::default()).await {
-            Ok(n) => n_started += n,
+        let which = super::Which::All(stalls);
+        match super::claim_into(shared, lanes, index, slots, which, &mut KeptConnection::default()).await {
+            Ok((n, _)) => n_started += n,
             Err(error) => {
                 tracing::warn!(queue = %lane.queue, error = %crate::handler::chain(&error), "claim of stalled jobs failed");
             }

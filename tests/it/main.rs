@@ -5,6 +5,7 @@ mod support;
 mod backoff;
 mod bulk;
 mod claim;
+mod claim_behind;
 mod classes;
 mod control;
 mod counters;
