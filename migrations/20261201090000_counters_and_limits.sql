@@ -225,21 +225,27 @@ create trigger job_count_updated after update on jobdeck.jobs referencing old ta
 insert into jobdeck.job_counters (queue, type, status, n_jobs)
 select queue, type, status, count(*) from jobdeck.jobs group by queue, type, status;
 
--- Milliseconds of the last hint. A sequence, because it is seen at once and by everyone, whatever becomes of the
+-- Milliseconds of the last debounced hint. A sequence, because it is seen at once and by everyone, whatever becomes of the
 -- transaction that moves it.
 create sequence jobdeck.wake_clock minvalue 0 start 0;
 
--- Tells waiting workers that `queue` got a job: a hint, sent at most every 5 ms, because commits with a notification wait for
--- each other. A worker that was woken looks again shortly after, and polls in any case.
-create function jobdeck.wake(queue text) returns void
+-- Tells waiting workers that `queue` got a job: a hint, sent with the commit. A statement that is a transaction of its own says so, and
+-- then one is sent at most every 5 ms, because commits with a notification wait for each other; a worker that was woken looks again
+-- shortly after, and polls in any case. Other transactions leave that clock alone: they may stay open long after they moved it, or
+-- roll back, and the jobs of those who kept silent meanwhile would wait for the next poll.
+create function jobdeck.wake(queue text, commits_at_once boolean default false) returns void
 language plpgsql as $$
 declare
-  now_ms constant bigint := date_part('epoch', clock_timestamp()) * 1000;
+  now_ms bigint;
 begin
-  if abs(now_ms - coalesce(pg_sequence_last_value('jobdeck.wake_clock'), 0)) >= 5 then
+  if commits_at_once then
+    now_ms := date_part('epoch', clock_timestamp()) * 1000;
+    if abs(now_ms - coalesce(pg_sequence_last_value('jobdeck.wake_clock'), 0)) < 5 then
+      return;
+    end if;
     perform setval('jobdeck.wake_clock', now_ms);
-    perform pg_notify('jobdeck_jobs', queue);
   end if;
+  perform pg_notify('jobdeck_jobs', queue);
 end
 $$;
 

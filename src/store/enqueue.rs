@@ -241,20 +241,40 @@ impl Shared {
     }
 }
 
+/// When a statement's rows are seen by workers, which decides whether its hint may be left to another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commit {
+    /// With the statement, which is a transaction of its own.
+    AtOnce,
+    /// Whenever the caller commits, if ever.
+    ByCaller,
+}
+
+impl Commit {
+    fn is_at_once(self) -> bool {
+        self == Self::AtOnce
+    }
+}
+
 /// Inserts one row without a key.
-async fn insert_row<'e>(executor: impl PgExecutor<'e>, row: Box<Row>) -> Result<JobId, sqlx::Error> {
+async fn insert_row<'e>(executor: impl PgExecutor<'e>, row: Box<Row>, commit: Commit) -> Result<JobId, sqlx::Error> {
     let statement = sqlx::query_as(
         "insert into jobdeck.jobs (type, queue, payload, payload_preview, priority, max_attempts,
            max_stalled, run_after, created_by, owner, limit_key, tags)
          values ($1, $2, $3::jsonb, $4, $5, $6, $7, now() + $8 * interval '1 microsecond', $9, $10, $11, $12)
-         returning id, case when $8 < 2000000 then jobdeck.wake($2) end is null",
+         returning id, case when $8 < 2000000 then jobdeck.wake($2, $13) end is null",
     );
-    let (id, _): (JobId, Option<bool>) = row.bind_to(statement).fetch_one(executor).await?;
+    let (id, _): (JobId, Option<bool>) = row.bind_to(statement).bind(commit.is_at_once()).fetch_one(executor).await?;
     Ok(id)
 }
 
 /// Inserts one row unless another job holds its key.
-async fn insert_keyed<'e>(executor: impl PgExecutor<'e>, row: Box<Row>, key: Key) -> Result<Enqueued, StoreError> {
+async fn insert_keyed<'e>(
+    executor: impl PgExecutor<'e>,
+    row: Box<Row>,
+    key: Key,
+    commit: Commit,
+) -> Result<Enqueued, StoreError> {
     let statement = sqlx::query_as(concat!(
         "with candidate as materialized (select jobdeck.uuid_v7() as id),
          holder as (
@@ -269,11 +289,11 @@ async fn insert_keyed<'e>(executor: impl PgExecutor<'e>, row: Box<Row>, key: Key
            from candidate c where exists (select 1 from holder h where h.job_id = c.id)
            returning id)
          select h.job_id, exists (select 1 from created), h.payload_digest <> $14,
-           (select case when $8 < 2000000 then jobdeck.wake($2) end is null from created)
+           (select case when $8 < 2000000 then jobdeck.wake($2, $15) end is null from created)
          from holder h",
     ));
     let (id, is_new, payload_differs, _): (JobId, bool, bool, Option<bool>) =
-        row.bind_to(statement).bind(key.text).bind(key.digest).fetch_one(executor).await?;
+        row.bind_to(statement).bind(key.text).bind(key.digest).bind(commit.is_at_once()).fetch_one(executor).await?;
     Ok(Enqueued { id, is_new, payload_differs })
 }
 
@@ -303,10 +323,12 @@ macro_rules! input_rows {
 
 /// One column of the answer: the hints for the rows that were created and are due soon.
 macro_rules! hints {
-    ($created:literal) => {
+    ($created:literal, $commits_at_once:literal) => {
         concat!(
             "case when i.place = 1 then (
-           select count(jobdeck.wake(due.queue)) from (
+           select count(jobdeck.wake(due.queue, ",
+            $commits_at_once,
+            ")) from (
              select distinct queue from input where delay_us < 2000000 and ",
             $created,
             ") due) end"
@@ -337,7 +359,11 @@ fn bind_rows<'q, O>(
 }
 
 /// Inserts rows without keys in one statement; answers their ids in the same order.
-async fn insert_rows<'e>(executor: impl PgExecutor<'e>, rows: &[Box<Row>]) -> Result<Vec<JobId>, sqlx::Error> {
+async fn insert_rows<'e>(
+    executor: impl PgExecutor<'e>,
+    rows: &[Box<Row>],
+    commit: Commit,
+) -> Result<Vec<JobId>, sqlx::Error> {
     let statement = sqlx::query_as(concat!(
         input_rows!("", ""),
         ", created as (
@@ -347,10 +373,11 @@ async fn insert_rows<'e>(executor: impl PgExecutor<'e>, rows: &[Box<Row>]) -> Re
              now() + i.delay_us * interval '1 microsecond', i.created_by, i.owner, i.limit_key, i.tags::text[]
            from input i)
          select i.id, ",
-        hints!("true"),
+        hints!("true", "$13"),
         " from input i order by i.place",
     ));
-    let ids: Vec<(JobId, Option<i64>)> = bind_rows(statement, rows).fetch_all(executor).await?;
+    let ids: Vec<(JobId, Option<i64>)> =
+        bind_rows(statement, rows).bind(commit.is_at_once()).fetch_all(executor).await?;
     Ok(ids.into_iter().map(|(id, _)| id).collect())
 }
 
@@ -359,6 +386,7 @@ async fn insert_rows_keyed<'e>(
     executor: impl PgExecutor<'e>,
     rows: &[Box<Row>],
     keys: &[Option<Key>],
+    commit: Commit,
 ) -> Result<Vec<Enqueued>, sqlx::Error> {
     let statement = sqlx::query_as(concat!(
         input_rows!(", $13::text[], $14::bytea[]", ", key, digest"),
@@ -377,7 +405,7 @@ async fn insert_rows_keyed<'e>(
            from input i where i.key is null or i.id in (select h.job_id from holder h)
            returning 1)
          select coalesce(h.job_id, i.id), h.job_id is null or h.job_id = i.id, coalesce(h.payload_digest <> i.digest, false), ",
-        hints!("exists (select 1 from created)"),
+        hints!("exists (select 1 from created)", "$15"),
         " from input i left join holder h on h.key = i.key
          order by i.place",
     ));
@@ -386,6 +414,7 @@ async fn insert_rows_keyed<'e>(
         .persistent(false)
         .bind(keys.iter().map(|key| key.as_ref().map(|key| key.text.as_str())).collect::<Vec<_>>())
         .bind(keys.iter().map(|key| key.as_ref().map(|key| key.digest.as_slice())).collect::<Vec<_>>())
+        .bind(commit.is_at_once())
         .fetch_all(executor)
         .await?;
     Ok(answers.into_iter().map(|(id, is_new, payload_differs, _)| Enqueued { id, is_new, payload_differs }).collect())
@@ -410,18 +439,18 @@ impl Store {
     pub async fn enqueue<T: JobType>(&self, job: &T, options: EnqueueOptions) -> Result<Enqueued, StoreError> {
         let row = match Shared::of::<T>(options)?.row(job)? {
             (row, None) => row,
-            (row, Some(key)) => return insert_keyed(&self.pool, row, key).await,
+            (row, Some(key)) => return insert_keyed(&self.pool, row, key, Commit::AtOnce).await,
         };
         let landed = match self.enqueues.enter(row, &self.pool) {
             Entered::Alone(row, mut flight) => {
-                let id = flight.run(async |connection| insert_row(connection, row).await).await?;
+                let id = flight.run(async |connection| insert_row(connection, row, Commit::AtOnce).await).await?;
                 return Ok(Enqueued::new_job(id));
             }
             Entered::Together(landed) => landed.await,
         };
         match landed {
             Ok(Landed::Enqueued(id)) => Ok(Enqueued::new_job(id)),
-            Ok(Landed::Refused(row)) => Ok(Enqueued::new_job(insert_row(&self.pool, row).await?)),
+            Ok(Landed::Refused(row)) => Ok(Enqueued::new_job(insert_row(&self.pool, row, Commit::AtOnce).await?)),
             Ok(Landed::Failed(error)) => Err(error.into()),
             Err(_) => Err(sqlx::Error::WorkerCrashed.into()),
         }
@@ -442,8 +471,8 @@ impl Store {
         options: EnqueueOptions,
     ) -> Result<Enqueued, StoreError> {
         match Shared::of::<T>(options)?.row(job)? {
-            (row, None) => Ok(Enqueued::new_job(insert_row(executor, row).await?)),
-            (row, Some(key)) => insert_keyed(executor, row, key).await,
+            (row, None) => Ok(Enqueued::new_job(insert_row(executor, row, Commit::ByCaller).await?)),
+            (row, Some(key)) => insert_keyed(executor, row, key, Commit::ByCaller).await,
         }
     }
 
@@ -460,7 +489,7 @@ impl Store {
         jobs: &[T],
         options: EnqueueOptions,
     ) -> Result<Vec<Enqueued>, StoreError> {
-        self.enqueue_many_in_tx(&self.pool, jobs, options).await
+        enqueue_all(&self.pool, jobs, options, Commit::AtOnce).await
     }
 
     /// As [`Store::enqueue_many`], with the caller's transaction.
@@ -473,29 +502,38 @@ impl Store {
         jobs: &[T],
         options: EnqueueOptions,
     ) -> Result<Vec<Enqueued>, StoreError> {
-        let shared = Shared::of::<T>(options)?;
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
-        // Jobs of one call become due a microsecond apart, in their order: those due at once up to now, others from then on.
-        let first = if shared.options.delay.is_zero() { 1 - jobs.len() as i64 } else { 1 };
-        let (mut rows, mut keys) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
-        for (index, job) in jobs.iter().enumerate() {
-            let (mut row, key) = shared.row(job).map_err(|error| match error {
-                StoreError::InvalidValue { path, problem } => {
-                    StoreError::InvalidValue { path: format!("jobs[{index}].{path}"), problem }
-                }
-                error => error,
-            })?;
-            row.delay_us += first + index as i64;
-            rows.push(row);
-            keys.push(key);
-        }
-        if keys.iter().any(Option::is_some) {
-            return Ok(insert_rows_keyed(executor, &rows, &keys).await?);
-        }
-        Ok(insert_rows(executor, &rows).await?.into_iter().map(Enqueued::new_job).collect())
+        enqueue_all(executor, jobs, options, Commit::ByCaller).await
     }
+}
+
+async fn enqueue_all<'e, T: JobType>(
+    executor: impl PgExecutor<'e>,
+    jobs: &[T],
+    options: EnqueueOptions,
+    commit: Commit,
+) -> Result<Vec<Enqueued>, StoreError> {
+    let shared = Shared::of::<T>(options)?;
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Jobs of one call become due a microsecond apart, in their order: those due at once up to now, others from then on.
+    let first = if shared.options.delay.is_zero() { 1 - jobs.len() as i64 } else { 1 };
+    let (mut rows, mut keys) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
+    for (index, job) in jobs.iter().enumerate() {
+        let (mut row, key) = shared.row(job).map_err(|error| match error {
+            StoreError::InvalidValue { path, problem } => {
+                StoreError::InvalidValue { path: format!("jobs[{index}].{path}"), problem }
+            }
+            error => error,
+        })?;
+        row.delay_us += first + index as i64;
+        rows.push(row);
+        keys.push(key);
+    }
+    if keys.iter().any(Option::is_some) {
+        return Ok(insert_rows_keyed(executor, &rows, &keys, commit).await?);
+    }
+    Ok(insert_rows(executor, &rows, commit).await?.into_iter().map(Enqueued::new_job).collect())
 }
 
 #[cfg(test)]

@@ -205,3 +205,28 @@ async fn next_due_leaves_out_what_was_due_before_and_what_a_pause_holds_back() {
     db.store.queue_pause("default", &person()).await.expect("paused");
     assert_eq!(next(Some(first.now)).await.due_in(), None);
 }
+
+#[tokio::test]
+async fn hint_of_a_job_is_sent_whoever_enqueues_in_an_open_transaction_or_one_that_rolls_back() {
+    let db = Db::new().await;
+    let mut listener = sqlx::postgres::PgListener::connect(&db.url).await.expect("connected");
+    listener.listen("jobdeck_jobs").await.expect("listening");
+    let note = || (Note::new("x"), EnqueueOptions::default());
+    for round in 0..20 {
+        let mut open = db.store.begin().await.expect("begun");
+        let (job, options) = note();
+        db.store.enqueue_in_tx(&mut *open, &job, options).await.expect("enqueued");
+        sqlx::query("select jobdeck.enqueue('note', '{}')").execute(&mut *open).await.expect("enqueued");
+        if round % 2 == 0 {
+            open.rollback().await.expect("rolled back");
+            open = db.store.begin().await.expect("begun");
+        }
+        let (job, options) = note();
+        db.store.enqueue(&job, options).await.expect("enqueued");
+        let hint = tokio::time::timeout(Duration::from_secs(10), listener.recv()).await;
+        assert_eq!(hint.expect("in time").expect("received").payload(), "default");
+        open.rollback().await.expect("rolled back");
+        // Past the time within which the next one's hint would be left to this one's.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

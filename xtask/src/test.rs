@@ -49,22 +49,16 @@ pub(crate) fn test() -> Result<ExitCode> {
     Ok(summary(&parts))
 }
 
+/// Everything there is. The same for both users, so that dependencies are checked once.
+const EVERYTHING: &[&str] = &["--workspace", "--features", "xtask/css"];
+
 /// Clippy over everything; warnings are errors.
 pub(crate) fn lint() -> Result<()> {
-    tools::run(tools::cargo().args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--features",
-        "xtask/css",
-        "--",
-        "-D",
-        "warnings",
-    ]))
+    tools::run(tools::cargo().arg("clippy").args(EVERYTHING).args(["--all-targets", "--", "-D", "warnings"]))
 }
 
 fn docs() -> Result<()> {
-    tools::run(tools::cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+    tools::run(tools::cargo().arg("doc").args(EVERYTHING).arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// A part that is one check.

@@ -12,7 +12,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
 use tokio::sync::oneshot;
 
-use super::Row;
+use super::{Commit, Row};
 use crate::JobId;
 
 /// Statements under way at once: while one commits, the next collects and runs.
@@ -140,7 +140,7 @@ impl Flight {
     async fn carry(mut self, batch: Vec<Waiting>) {
         let (rows, replies): (Vec<Box<Row>>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.row, waiting.reply)).unzip();
-        match self.run(async |connection| super::insert_rows(connection, &rows).await).await {
+        match self.run(async |connection| super::insert_rows(connection, &rows, Commit::AtOnce).await).await {
             Ok(ids) => {
                 for (id, reply) in ids.into_iter().zip(replies) {
                     let _ = reply.send(Landed::Enqueued(id));
