@@ -115,11 +115,11 @@ create index job_claim_idx on jobdeck.jobs (queue, type, priority desc, run_afte
 -- Serves the claim of jobs that stalled, which run apart from the others.
 create index job_suspect_idx on jobdeck.jobs (queue, type, run_after)
   where status in ('pending', 'retrying') and stalled_count > 0;
--- Serves limits, the reaper and the list of running jobs, which name its condition: running jobs and no others are locked by someone.
--- The guard of every outcome names the state, and with that as the condition the planner would look for a few ids among all running
--- jobs. The lease is not in it, so that renewing one stays a heap-only update.
+-- Serves limits, the reaper and the list of running jobs, which name its whole condition: running jobs and no others are locked by someone.
+-- The guard of every outcome names the state, and with that alone as the condition the planner would look for a few ids among all
+-- running jobs. The lease is not in it, so that renewing one stays a heap-only update.
 drop index jobdeck.job_running_idx;
-create index job_running_idx on jobdeck.jobs (queue, limit_key) where locked_by is not null;
+create index job_running_idx on jobdeck.jobs (queue, limit_key) where status = 'running' and locked_by is not null;
 -- Serve the deck's lists and operations on many jobs, newest first: what waits, what has ended by type, and what did not end well.
 -- An index of all jobs by state or by type would be written at each of a job's changes; of these, a job that succeeds is written to
 -- two, once each.
@@ -283,9 +283,11 @@ create function jobdeck.claim_jobs(
 returns table (id uuid, token bigint, type text, queue text, payload text, attempts integer, max_attempts integer,
   starts integer, stalled_count integer, priority smallint, run_after timestamptz, is_plain boolean)
 language plpgsql
--- Planned once a session, not at each call: planning costs more than the claim. And for a large table, whatever it was at that time.
+-- Planned once a session, not at each call: planning costs more than the claim. And for a large table with many jobs waiting, whatever
+-- the statistics say: they are often of a time when none waited, and then looking at all that wait and sorting it would seem cheap.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_sort = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -340,14 +342,14 @@ begin
   -- From here each statement sees all that claims before this one did.
   if gate.concurrency_limit is not null then
     room := least(room, gate.concurrency_limit
-      - (select count(*) from jobdeck.jobs j where j.queue = from_queue and j.locked_by is not null));
+      - (select count(*) from jobdeck.jobs j where j.queue = from_queue and j.status = 'running' and j.locked_by is not null));
   end if;
 
   while room > 0 loop
     if gate.key_limit is not null then
       select coalesce(array_agg(k.limit_key), '{}') into full_keys from (
         select j.limit_key from jobdeck.jobs j
-        where j.queue = from_queue and j.locked_by is not null and j.limit_key is not null
+        where j.queue = from_queue and j.status = 'running' and j.locked_by is not null and j.limit_key is not null
         group by j.limit_key having count(*) >= gate.key_limit) k;
     end if;
     if stalls = 'none' and gate.key_limit is null and jsonb_array_length(levels) = 1 then
@@ -382,7 +384,7 @@ begin
           from candidate c) c
         where gate.key_limit is null or c.limit_key is null
           or c.place <= gate.key_limit - (select count(*) from jobdeck.jobs j
-            where j.queue = from_queue and j.locked_by is not null and j.limit_key = c.limit_key)
+            where j.queue = from_queue and j.status = 'running' and j.locked_by is not null and j.limit_key = c.limit_key)
         order by c.rank, c.id
         limit room),
       locked as materialized (
@@ -423,8 +425,10 @@ create function jobdeck.claim_jobs_behind(
 returns table (id uuid, token bigint, type text, queue text, payload text, attempts integer, max_attempts integer,
   starts integer, stalled_count integer, priority smallint, run_after timestamptz, is_plain boolean)
 language plpgsql
+-- As claim_jobs.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_sort = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -437,8 +441,8 @@ begin
       attempts = j.attempts + 1, starts = j.starts + 1, locked_at = now(), started_at = now(),
       locked_by = for_worker, last_worker = for_worker, lease_expires_at = now() + lease,
       stage = null, progress = null, stages_at = '{}', version = j.version + 1, updated_at = now()
-    -- By their place in the table, which the lock fixes.
-    where j.status in ('pending', 'retrying') and j.ctid = any (array(
+    -- By their place in the table, which the lock fixes: what was checked there still holds.
+    where j.ctid = any (array(
       select w.ctid from jobdeck.jobs w
       where w.queue = from_queue and w.type = of_type and w.priority = of_priority
         and w.status in ('pending', 'retrying') and w.run_after <= now() and w.stalled_count = 0
@@ -453,5 +457,48 @@ begin
       limit max_jobs for update of w skip locked))
     returning j.id, j.token, of_type, from_queue, j.payload::text, j.attempts, j.max_attempts, j.starts, j.stalled_count,
       j.priority, j.run_after, true;
+end
+$$;
+
+-- When the next job of `from_queue` of one of `of_types` becomes due: its time comes, or its provider's cool-down ends. Jobs that were
+-- due at `due_since` (default: a second ago) are left out, as something else holds those back. A paused queue has none. One probe of the
+-- claim's index for each type and priority that waits.
+create function jobdeck.next_due(from_queue text, of_types text[], due_since timestamptz)
+returns table (now timestamptz, due_at timestamptz)
+language plpgsql
+-- As claim_jobs.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_sort = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+    with recursive known as materialized (
+      select t.type, least(coalesce(due_since, now() - interval '1 second'), now()) as since,
+        (select c.until from jobdeck.job_types jt join jobdeck.cool_downs c on c.provider = jt.provider
+         where jt.type = t.type and c.until > least(coalesce(due_since, now() - interval '1 second'), now())) as cool_until
+      from unnest(of_types) as t (type)
+      where not exists (select from jobdeck.queues q where q.name = from_queue and q.paused_at is not null)),
+    level as (
+      select k.type, k.since, k.cool_until, (select j.priority from jobdeck.jobs j
+        where j.queue = from_queue and j.type = k.type and j.status in ('pending', 'retrying')
+        order by j.priority desc limit 1) as priority
+      from known k
+      union all
+      select l.type, l.since, l.cool_until, (select j.priority from jobdeck.jobs j
+        where j.queue = from_queue and j.type = l.type and j.status in ('pending', 'retrying') and j.priority < l.priority
+        order by j.priority desc limit 1)
+      from level l where l.priority is not null),
+    -- Asked once and not for each use of the column.
+    next as materialized (
+      select l.cool_until, (select j.run_after from jobdeck.jobs j
+        where j.queue = from_queue and j.type = l.type and j.priority = l.priority and j.status in ('pending', 'retrying')
+          -- All jobs of a provider that cools down wait, also those due long ago.
+          and j.run_after > case when l.cool_until is null then l.since else '-infinity' end
+        order by j.run_after limit 1) as run_after
+      from level l where l.priority is not null)
+    select now() as now, (select min(greatest(n.run_after, n.cool_until)) from next n where n.run_after is not null) as due_at;
 end
 $$;

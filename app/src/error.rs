@@ -30,6 +30,9 @@ pub enum AppError {
     /// The server could not be reached.
     #[error("not reachable")]
     Unreachable,
+    /// The database is away, for now as far as one can tell.
+    #[error("the database does not answer")]
+    NoDatabase,
     /// Something went wrong; the log has more under this reference.
     #[error("internal error, ref {reference}")]
     Internal {
@@ -63,7 +66,7 @@ mod to_http {
                 Self::SignedOut => StatusCode::UNAUTHORIZED,
                 Self::Forbidden => StatusCode::FORBIDDEN,
                 Self::NotFound => StatusCode::NOT_FOUND,
-                Self::TooSlow | Self::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
+                Self::TooSlow | Self::Unreachable | Self::NoDatabase => StatusCode::SERVICE_UNAVAILABLE,
                 Self::Refused(_) => StatusCode::CONFLICT,
                 Self::BadRequest => StatusCode::BAD_REQUEST,
                 Self::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
@@ -77,6 +80,10 @@ mod to_http {
                 && source.as_database_error().and_then(|error| error.code()).as_deref() == Some("57014")
             {
                 return Self::TooSlow;
+            }
+            if error.is_transient() {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the database did not answer a request");
+                return Self::NoDatabase;
             }
             let reference = reference();
             tracing::error!(reference, error = &error as &dyn std::error::Error, "a request failed");

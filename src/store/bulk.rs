@@ -283,7 +283,7 @@ impl Store {
                 where $8 && '{pending,retrying}'::text[] and j.status in ('pending', 'retrying') order by j.id limit 1)
                union all (select j.id from jobdeck.jobs j
                 where $8 && '{pending,retrying}'::text[] and j.status in ('pending', 'retrying') order by j.id desc limit 1)
-               union all (select j.id from jobdeck.jobs j where 'running' = any ($8) and j.locked_by is not null)
+               union all (select j.id from jobdeck.jobs j where 'running' = any ($8) and j.status = 'running' and j.locked_by is not null)
                union all (select j.id from jobdeck.jobs j
                 where 'failed' = any ($8) and j.status = 'failed' order by j.id limit 1)
                union all (select j.id from jobdeck.jobs j

@@ -229,38 +229,12 @@ impl Store {
         types: &[String],
         since: Option<DateTime<Utc>>,
     ) -> Result<NextDue, StoreError> {
-        Ok(sqlx::query_as(
-            "with recursive known as materialized (
-               select t.type, least(coalesce($3::timestamptz, now() - interval '1 second'), now()) as since,
-                 (select c.until from jobdeck.job_types jt join jobdeck.cool_downs c on c.provider = jt.provider
-                  where jt.type = t.type and c.until > least(coalesce($3::timestamptz, now() - interval '1 second'), now())) as cool_until
-               from unnest($2::text[]) as t (type)
-               where not exists (select from jobdeck.queues q where q.name = $1 and q.paused_at is not null)),
-             level as (
-               select k.type, k.since, k.cool_until, (select j.priority from jobdeck.jobs j
-                 where j.queue = $1 and j.type = k.type and j.status in ('pending', 'retrying')
-                 order by j.priority desc limit 1) as priority
-               from known k
-               union all
-               select l.type, l.since, l.cool_until, (select j.priority from jobdeck.jobs j
-                 where j.queue = $1 and j.type = l.type and j.status in ('pending', 'retrying') and j.priority < l.priority
-                 order by j.priority desc limit 1)
-               from level l where l.priority is not null),
-             -- Asked once and not for each use of the column.
-             next as materialized (
-               select l.cool_until, (select j.run_after from jobdeck.jobs j
-                 where j.queue = $1 and j.type = l.type and j.priority = l.priority and j.status in ('pending', 'retrying')
-                   -- All jobs of a provider that cools down wait, also those due long ago.
-                   and j.run_after > case when l.cool_until is null then l.since else '-infinity' end
-                 order by j.run_after limit 1) as run_after
-               from level l where l.priority is not null)
-             select now() as now, (select min(greatest(n.run_after, n.cool_until)) from next n where n.run_after is not null) as due_at",
-        )
-        .bind(queue)
-        .bind(types)
-        .bind(since)
-        .fetch_one(&self.pool)
-        .await?)
+        Ok(sqlx::query_as("select now, due_at from jobdeck.next_due($1, $2, $3)")
+            .bind(queue)
+            .bind(types)
+            .bind(since)
+            .fetch_one(&self.pool)
+            .await?)
     }
 
     /// Whether jobs that stalled are due in these queues: those that run together, and those that run alone.
@@ -349,7 +323,7 @@ impl Store {
         Ok(rows.into_iter().map(|(job_id, token)| LeaseRef { job_id, token }).collect())
     }
 
-    /// Up to `limit` leases that have ended.
+    /// Up to `limit` leases that have ended, of rows that nobody has locked: those could not be taken back now.
     ///
     /// # Errors
     /// If the database does.
@@ -359,7 +333,8 @@ impl Store {
     ) -> Result<Vec<ExpiredLease>, StoreError> {
         Ok(sqlx::query_as(
             "select id, token, lease_expires_at from jobdeck.jobs
-             where locked_by is not null and lease_expires_at < now() order by id limit $1",
+             where status = 'running' and locked_by is not null and lease_expires_at < now()
+             order by id limit $1 for update skip locked",
         )
         .bind(limit)
         .fetch_all(connection)

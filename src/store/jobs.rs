@@ -193,7 +193,7 @@ fn list_statement(state: Option<JobState>, has_type: bool, order: Order) -> Stri
     };
     let in_state = |state: JobState| match state {
         // As the index of running jobs says it.
-        JobState::Running => scan("j.locked_by is not null"),
+        JobState::Running => scan("j.status = 'running' and j.locked_by is not null"),
         state => scan(&format!("j.status = '{}'", state.as_str())),
     };
     let scans = match state {

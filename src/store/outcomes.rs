@@ -55,11 +55,14 @@ impl Completion {
     /// Checks `result`. `last_stage` is the stage shown while succeeded; `None` leaves it where the execution put it.
     ///
     /// # Errors
-    /// [`StoreError::InvalidValue`] if the result is nested too deep.
+    /// [`StoreError::InvalidValue`] if the result is nested too deep, or longer than 64 MiB as JSON.
     pub fn new(lease: LeaseRef, result: &Value, last_stage: Option<&str>) -> Result<Self, StoreError> {
-        let result = storable(result);
-        super::enqueue::check_value(&mut "result".to_owned(), 0, &result)?;
-        Ok(Self { lease, result: result.to_string(), last_stage: last_stage.map(str::to_owned) })
+        Ok(Self { lease, result: result_text(result)?, last_stage: last_stage.map(str::to_owned) })
+    }
+
+    /// Bytes of the result.
+    pub(crate) fn size(&self) -> usize {
+        self.result.len()
     }
 
     /// The execution that succeeded.
@@ -92,6 +95,21 @@ pub(super) fn storable(value: &Value) -> Value {
         }
         other => other.clone(),
     }
+}
+
+/// A text that is too long for one row may cost a worker its memory, or be refused by Postgres with the whole connection.
+const MAX_RESULT_BYTES: usize = 64 << 20;
+
+/// What is stored of a handler's result.
+fn result_text(result: &Value) -> Result<String, StoreError> {
+    let result = storable(result);
+    let mut path = "result".to_owned();
+    super::enqueue::check_value(&mut path, 0, &result)?;
+    let text = result.to_string();
+    if text.len() > MAX_RESULT_BYTES {
+        return Err(StoreError::InvalidValue { path, problem: "is longer than 64 MiB" });
+    }
+    Ok(text)
 }
 
 impl Store {
@@ -137,7 +155,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`] if the execution no longer holds the job; [`StoreError::InvalidValue`] if the result is
-    /// nested too deep.
+    /// nested too deep, or longer than 64 MiB as JSON.
     pub async fn job_complete<'e>(
         &self,
         executor: impl PgExecutor<'e>,
@@ -145,11 +163,10 @@ impl Store {
         result: &Value,
         last_stage: Option<&str>,
     ) -> Result<Accepted, StoreError> {
-        let result = storable(result);
-        super::enqueue::check_value(&mut "result".to_owned(), 0, &result)?;
+        let result = result_text(result)?;
         let row: OutcomeRow = sqlx::query_as(
             "with ended as (
-               update jobdeck.jobs set status = 'succeeded', result = $3, finished_at = now(),
+               update jobdeck.jobs set status = 'succeeded', result = $3::jsonb, finished_at = now(),
                  locked_at = null, locked_by = null, lease_expires_at = null,
                  stage = coalesce($4, stage), progress = null,
                  stages_at = case when $4 is null then stages_at

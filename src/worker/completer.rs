@@ -14,6 +14,9 @@ use crate::{LeaseLost, Store, StoreError};
 /// Successes in one statement.
 const MAX_GROUP: usize = 500;
 
+/// Bytes of results from which on no further success joins a statement: what Postgres takes at once has a bound, and a try its time.
+const FULL_GROUP_BYTES: usize = 4 << 20;
+
 /// How long one try may take.
 const WRITE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -71,9 +74,12 @@ async fn write(store: Store, mut inbox: mpsc::UnboundedReceiver<Request>, record
                 None => return,
             }
         }
+        let mut n_bytes: usize = group.iter().map(|request| request.completion.size()).sum();
         while group.len() < MAX_GROUP
+            && n_bytes < FULL_GROUP_BYTES
             && let Ok(request) = inbox.try_recv()
         {
+            n_bytes += request.completion.size();
             group.push(request);
         }
         match attempt(&store, &mut connection, &group).await {

@@ -249,22 +249,46 @@ async fn claims_read_neither_jobs_due_later_nor_unknown_types() {
     .expect("seeded");
     assert_eq!(db.claim_many("A", 10).await.len(), 1);
     let mut connection = db.connection().await;
-    let buffers = async |connection: &mut sqlx::PgConnection| {
-        let plan: Vec<String> = sqlx::query_scalar(
-            "explain (analyze, buffers, timing off, summary off)
-             select * from jobdeck.claim_jobs('default', '{note}', 10, interval '15 seconds', 'A')",
-        )
-        .fetch_all(connection)
-        .await
-        .expect("explained");
-        let line = plan.iter().find(|line| line.contains("Buffers: shared hit=")).expect("buffers").clone();
-        let number = line.split("shared hit=").nth(1).expect("hits").split(' ').next().expect("a number").to_owned();
-        number.parse::<u64>().expect("a number")
-    };
     // The first call plans.
-    buffers(&mut connection).await;
-    let read = buffers(&mut connection).await;
+    pages_read(&mut connection, CLAIM).await;
+    let read = pages_read(&mut connection, CLAIM).await;
     assert!(read < 100, "an empty claim reads {read} pages");
+}
+
+const CLAIM: &str = "select * from jobdeck.claim_jobs('default', '{note}', 10, interval '15 seconds', 'A')";
+
+/// Pages of the database that a statement reads, from memory or not.
+async fn pages_read(connection: &mut sqlx::PgConnection, statement: &str) -> u64 {
+    let explain = format!("explain (analyze, buffers, timing off, summary off) {statement}");
+    let plan: Vec<String> =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(explain)).fetch_all(connection).await.expect("explained");
+    let line = plan.iter().find(|line| line.contains("Buffers: shared hit=")).expect("buffers").clone();
+    let number = line.split("shared hit=").nth(1).expect("hits").split(' ').next().expect("a number").to_owned();
+    number.parse().expect("a number")
+}
+
+/// Statistics of a time when all had ended say that looking at everything that waits is cheap.
+#[tokio::test]
+async fn claims_read_few_pages_of_a_burst_that_the_statistics_do_not_know() {
+    let db = Db::new().await;
+    sqlx::raw_sql(
+        "insert into jobdeck.jobs (type, payload, status, finished_at)
+           select 'note', '{}', 'succeeded', now() from generate_series(1, 20000);
+         analyze jobdeck.jobs;
+         insert into jobdeck.jobs (type, payload) select 'note', '{}' from generate_series(1, 20000)",
+    )
+    .execute(db.store.pool())
+    .await
+    .expect("seeded");
+    let behind = "select * from jobdeck.claim_jobs_behind('default', 'note', 0::smallint, now() - interval '1 hour',
+      '00000000-0000-0000-0000-000000000000', 10, interval '15 seconds', 'A')";
+    let next_due = "select * from jobdeck.next_due('default', '{note}', null)";
+    let mut connection = db.connection().await;
+    for statement in [CLAIM, behind, next_due] {
+        pages_read(&mut connection, statement).await;
+        let read = pages_read(&mut connection, statement).await;
+        assert!(read < 700, "{statement} reads {read} pages");
+    }
 }
 
 #[tokio::test]

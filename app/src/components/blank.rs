@@ -26,6 +26,7 @@ pub(crate) fn error_view(locale: Locale, error: &AppError, again: String) -> imp
         AppError::NotFound => ("search", locale.text("error-not-found"), locale.text("error-not-found-text")),
         AppError::TooSlow => ("hourglass", locale.text("error-too-slow"), locale.text("error-too-slow-text")),
         AppError::Unreachable => ("alert", locale.text("error-unreachable"), locale.text("error-unreachable-text")),
+        AppError::NoDatabase => ("alert", locale.text("error-no-database"), locale.text("error-no-database-text")),
         AppError::Refused(_) | AppError::BadRequest => {
             ("alert", locale.text("error-bad-request"), locale.text("error-bad-request-text"))
         }

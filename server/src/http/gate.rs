@@ -1,5 +1,7 @@
 //! Who asks, and whether they may come in. Closed unless a path is listed as open.
 
+use std::time::Duration;
+
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -58,7 +60,7 @@ pub(super) async fn identify(State(state): State<AppState>, request: Request, ne
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let mut context = match context(&state, &parts, door).await {
+    let mut context = match in_time(context(&state, &parts, door)).await {
         Ok(context) => context,
         Err(error) => return headers::unavailable(&error),
     };
@@ -74,13 +76,20 @@ pub(super) async fn identify(State(state): State<AppState>, request: Request, ne
         return (StatusCode::FORBIDDEN, "this stream is for our own pages\n").into_response();
     }
     if parts.uri.path() == "/setup" {
-        context.can_set_up = match can_set_up(&state, &parts).await {
+        context.can_set_up = match in_time(can_set_up(&state, &parts)).await {
             Ok(can) => can,
             Err(error) => return headers::unavailable(&error),
         };
     }
     parts.extensions.insert(context);
     next.run(Request::from_parts(parts, body)).await
+}
+
+/// How long a request waits to learn who asks. The pool itself would look for a database that is away for 10 s.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+async fn in_time<T>(question: impl Future<Output = Result<T, jobdeck::StoreError>>) -> Result<T, jobdeck::StoreError> {
+    tokio::time::timeout(PATIENCE, question).await.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))
 }
 
 /// The digest of the request's sign-in cookie, if it has one.

@@ -81,8 +81,8 @@ pub(super) fn unavailable(error: &jobdeck::StoreError) -> Response {
     tracing::error!(error = error as &dyn std::error::Error, "the database did not answer");
     (
         StatusCode::SERVICE_UNAVAILABLE,
-        [(header::RETRY_AFTER, HeaderValue::from_static("5"))],
-        "The database does not answer. Try again in a few seconds.\n",
+        [(header::RETRY_AFTER, HeaderValue::from_static("1"))],
+        "The database does not answer. Try again in a moment.\n",
     )
         .into_response()
 }

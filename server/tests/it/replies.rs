@@ -1,6 +1,7 @@
 //! Headers on every reply, sizes of requests, and files of the browser half.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Request, StatusCode, header};
@@ -125,7 +126,21 @@ async fn health_tells_whether_the_database_answers() {
     let cookie = format!("{}={}", crate::support::COOKIE, "x".repeat(43));
     let page = deck.get("/jobs", Some(&cookie)).await;
     assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(page.header("retry-after"), "5");
+    assert_eq!(page.header("retry-after"), "1");
+}
+
+#[tokio::test]
+async fn a_request_does_not_wait_as_long_as_the_pool_does_for_a_database_that_is_away() {
+    let deck = Deck::new().await;
+    let mut held = Vec::new();
+    while let Ok(Ok(connection)) = tokio::time::timeout(Duration::from_millis(300), deck.store.pool().acquire()).await {
+        held.push(connection);
+    }
+    let cookie = format!("{}={}", crate::support::COOKIE, "x".repeat(43));
+    let page = tokio::time::timeout(Duration::from_secs(8), deck.get("/jobs", Some(&cookie))).await.expect("in time");
+    assert_eq!((page.status, page.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
+    drop(held);
+    assert_eq!(deck.get("/jobs", Some(&cookie)).await.status, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]
