@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jobdeck::store::Outcome;
+use jobdeck::store::{Claim, Completion, Outcome};
 use jobdeck::{EnqueueOptions, JobError, JobState, Store, StoreError};
 use serde_json::json;
 
@@ -18,8 +18,8 @@ fn is_lease_lost<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> bool {
 /// A holds the job, its lease ended, B holds it now.
 struct Overtaken {
     db: Db,
-    a: jobdeck::store::Claim,
-    b: jobdeck::store::Claim,
+    a: Claim,
+    b: Claim,
 }
 
 async fn overtaken() -> Overtaken {
@@ -57,6 +57,22 @@ async fn h1_completion_after_the_lease_was_lost_is_refused_while_another_runs() 
     let store = &history.db.store;
     assert!(is_lease_lost(store.job_complete(store.pool(), lease(&history.a), &json!("A"), None).await));
     history.assert_untouched(&before).await;
+}
+
+#[tokio::test]
+async fn h1_completion_in_a_group_after_the_lease_was_lost_is_refused_while_another_runs() {
+    let history = overtaken().await;
+    let before = history.db.job(history.a.job_id).await;
+    let store = &history.db.store;
+    let good = history.db.enqueue(&Note::new("good")).await;
+    let held = history.db.claim("C").await;
+    assert_eq!(held.job_id, good);
+    let completion = |claim: &Claim| Completion::new(lease(claim), &json!("late"), None).expect("can be stored");
+    let (late, in_time) = (completion(&history.a), completion(&held));
+    let answers = store.job_complete_many(&[&late, &in_time]).await.expect("answered");
+    assert_eq!(answers.keys().copied().collect::<Vec<_>>(), [lease(&held)]);
+    history.assert_untouched(&before).await;
+    assert!(store.job_complete_many(&[&late]).await.expect("answered").is_empty(), "B's success is not A's");
 }
 
 #[tokio::test]
