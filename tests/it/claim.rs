@@ -257,7 +257,7 @@ async fn claims_read_neither_jobs_due_later_nor_unknown_types() {
 
 const CLAIM: &str = "select * from jobdeck.claim_jobs('default', '{note}', 10, interval '15 seconds', 'A')";
 
-/// Pages of the database that a statement reads, from memory or not.
+/// Pages of the database that a statement finds in memory: where the tests run, nearly all of them.
 async fn pages_read(connection: &mut sqlx::PgConnection, statement: &str) -> u64 {
     let explain = format!("explain (analyze, buffers, timing off, summary off) {statement}");
     let plan: Vec<String> =

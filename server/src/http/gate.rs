@@ -62,7 +62,7 @@ pub(super) async fn identify(State(state): State<AppState>, request: Request, ne
     let (mut parts, body) = request.into_parts();
     let mut context = match in_time(context(&state, &parts, door)).await {
         Ok(context) => context,
-        Err(error) => return headers::unavailable(&error),
+        Err(error) => return unavailable(door, &parts, &error),
     };
     if context.user.is_none() {
         match door {
@@ -78,7 +78,7 @@ pub(super) async fn identify(State(state): State<AppState>, request: Request, ne
     if parts.uri.path() == "/setup" {
         context.can_set_up = match in_time(can_set_up(&state, &parts)).await {
             Ok(can) => can,
-            Err(error) => return headers::unavailable(&error),
+            Err(error) => return unavailable(door, &parts, &error),
         };
     }
     parts.extensions.insert(context);
@@ -143,8 +143,7 @@ fn to_sign_in(parts: &Parts) -> Response {
 
 /// How a server function says that nobody is signed in: to scripts in its own words, to plain forms by the page.
 fn signed_out(state: &AppState, parts: &Parts) -> Response {
-    let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    if accept.is_some_and(|accept| accept.contains("text/html")) {
+    if wants_page(parts) {
         return to_sign_in(parts);
     }
     // A cookie that signs nobody in is of no use to anyone.
@@ -154,6 +153,22 @@ fn signed_out(state: &AppState, parts: &Parts) -> Response {
         reply.insert(header::SET_COOKIE, cookie::sign_out(&state.config));
     }
     (StatusCode::UNAUTHORIZED, reply, AppError::SignedOut.ser()).into_response()
+}
+
+/// A page that asks a function reads an error of ours, and shows it in its own words; everyone else gets a sentence.
+fn unavailable(door: Door, parts: &Parts, error: &jobdeck::StoreError) -> Response {
+    let mut reply = headers::unavailable(error);
+    if door == Door::Function && !wants_page(parts) {
+        reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *reply.body_mut() = AppError::NoDatabase.ser().into();
+    }
+    reply
+}
+
+/// Whether a form without script asks, which goes wherever the answer leads.
+fn wants_page(parts: &Parts) -> bool {
+    let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
 /// Path and query of the page a form was on. The origin check has removed foreign ones.

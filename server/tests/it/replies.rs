@@ -139,6 +139,12 @@ async fn a_request_does_not_wait_as_long_as_the_pool_does_for_a_database_that_is
     let cookie = format!("{}={}", crate::support::COOKIE, "x".repeat(43));
     let page = tokio::time::timeout(Duration::from_secs(8), deck.get("/jobs", Some(&cookie))).await.expect("in time");
     assert_eq!((page.status, page.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
+    // A page whose script asks shows it in its own words.
+    let call =
+        tokio::time::timeout(Duration::from_secs(8), deck.call("cancel_job", Some(&cookie), &[("id", "x")])).await;
+    let call = call.expect("in time");
+    assert_eq!((call.status, call.text.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "\"NoDatabase\""));
+    assert_eq!((call.header("content-type"), call.header("retry-after")), ("application/json", "1"));
     drop(held);
     assert_eq!(deck.get("/jobs", Some(&cookie)).await.status, StatusCode::SEE_OTHER);
 }
