@@ -101,8 +101,9 @@ fn lines(locale: Locale, job: &JobView) -> Vec<AnyView> {
                         {bar}
                     </span>
                     <span class="v">
-                        {stage.at.map(|at| view! { <span class="faint me-4">{clock_time(at)}</span> })}
-                        {took}
+                        {stage.at.map(|at| view! { <span class="faint">{clock_time(at)}</span> })}
+                        // As wide where nothing is said, so that the times stand in one column.
+                        <span class="inline-block min-w-12 ps-2">{took}</span>
                     </span>
                 </li>
             }
